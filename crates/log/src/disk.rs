@@ -1,0 +1,353 @@
+//! The log in a directory.
+
+mod checkpoints;
+mod flusher;
+mod index_writer;
+mod reader;
+mod shared;
+
+use std::{io, sync::Arc};
+
+use crate::{
+    Appended, Checkpoints, Error, Flusher, Index, IndexWriter, Log, Options, Position, Reader, Recovery,
+    SegmentId, SegmentInfo, Usage, checkpoint,
+    error::io_error,
+    frame::{self, Place, Stamp},
+    recovery::{self, Listing, Recovered},
+    scan::{self, Checks, Scan, Until, Window},
+    segment::{End, Part, Segment},
+    segment_file::{self, HEADER_BYTES, TRAILER_BYTES},
+    storage::{Storage, StorageFile},
+};
+
+use shared::{Shared, Tail, Writing, hold};
+
+/// A buffer that had to hold a large frame is given back rather than kept for the small ones.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// [`Log`] in a directory, held by one owner at a time. Dropping it waits for jobs that write, then gives the
+/// directory free; it does not flush. Readers taken before stay usable.
+#[derive(Debug)]
+pub struct DiskLog {
+    shared: Arc<Shared>,
+    active: Writing,
+    term: u64,
+    appended: u64,
+    /// How much of the active file is known to have room on the disk.
+    allocated: u64,
+    buffer: Vec<u8>,
+}
+
+impl DiskLog {
+    /// Opens the log of a directory, and begins one where there is none. All frames that are found are durable
+    /// when this returns.
+    pub fn open(storage: Arc<dyn Storage>, options: Options) -> Result<(Self, Recovery), Error> {
+        let lock = storage.lock()?;
+        let options = options.sanitized();
+        let recovered = recovery::recover(&storage, &options)?;
+        let Recovered { segments, active, active_file, allocated, report } = recovered;
+        let term = active.trailer().last_term;
+        let active = Writing { segment: active, file: active_file };
+        let tail = Tail {
+            appended: active.segment.last(),
+            end: active.segment.end(),
+            active: active.clone(),
+            rolled: Vec::new(),
+        };
+        let shared = Arc::new(Shared::new(storage, options, segments, tail, lock));
+        let appended = active.segment.last();
+        let log = Self { shared, active, term, appended, allocated, buffer: Vec::new() };
+        Ok((log, report))
+    }
+
+    /// The term that the next frames carry. A log without replication has no need to set it.
+    pub fn set_term(&mut self, term: u64) {
+        self.term = term;
+    }
+
+    /// The term of the last frame, or the one set since.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Makes room for bytes up to this offset of the active file.
+    fn reserve(&mut self, end: u64) -> Result<(), Error> {
+        if end <= self.allocated {
+            return Ok(());
+        }
+        let wanted = self.shared.options.segment_bytes.max(end);
+        self.active.file.allocate(wanted).map_err(|err| self.writing(err))?;
+        self.allocated = wanted;
+        Ok(())
+    }
+
+    fn writing(&self, err: io::Error) -> Error {
+        io_error(format!("writing {}", self.active.segment.log_name()), err)
+    }
+
+    /// After a write that failed midway: leaves the log as it was before, or poisoned.
+    fn undo_write(&mut self, offset: u64, err: io::Error) -> Error {
+        let err = self.writing(err);
+        if !matches!(err, Error::NoSpace(_)) {
+            // It is not known what the device has done with the bytes.
+            return self.shared.poison(err);
+        }
+        // A shorter file needs no room, and the part of the frame that was written is gone with it.
+        match self.active.file.set_len(offset) {
+            Ok(()) => {
+                self.allocated = offset;
+                err
+            }
+            Err(undo) => self.shared.poison(self.writing(undo)),
+        }
+    }
+
+    /// Begins the next segment. On an error the active one stays active.
+    fn start_segment(&mut self) -> Result<(), Error> {
+        let old = &self.active.segment;
+        let header = segment_file::Header {
+            base: old.end() + TRAILER_BYTES,
+            first: self.appended + 1,
+            previous_term: old.trailer().last_term,
+            salt: self.shared.storage.salt(),
+        };
+        let file = recovery::create_segment(
+            self.shared.storage.as_ref(),
+            &header,
+            self.shared.options.segment_bytes,
+        )?;
+        // Before any frame can count as durable, the name of its file has to.
+        self.shared.sync_dir()?;
+        let segment = Arc::new(Segment::new(header, End::of_empty(&header)));
+        segment.keep_open(Arc::clone(&file));
+        segment.set_active(true);
+        self.allocated = self.shared.options.segment_bytes;
+        self.activate(Writing { segment, file });
+        Ok(())
+    }
+
+    fn activate(&mut self, new: Writing) {
+        let old = std::mem::replace(&mut self.active, new.clone());
+        old.segment.set_active(false);
+        self.shared.segments.insert(Arc::clone(&new.segment));
+        let mut tail = hold(&self.shared.tail);
+        tail.rolled.push(old);
+        tail.active = new;
+    }
+
+    /// The segment that `last` is in, or would be next in.
+    fn segment_for(&self, last: Index) -> Result<Arc<Segment>, Error> {
+        let segments = self.shared.segments.all();
+        let first = segments.first().map_or(1, |oldest| oldest.header.first);
+        let target = segments.into_iter().rev().find(|segment| segment.header.first <= last.0 + 1);
+        match target {
+            Some(target) if last.0 <= self.appended => Ok(target),
+            _ => Err(Error::TruncateOutOfRange { last, first: Index(first), end: Index(self.appended) }),
+        }
+    }
+
+    /// Where the frame `last` ends, found by reading the segment from its beginning.
+    fn end_of(&self, target: &Segment, last: Index) -> Result<(Arc<dyn StorageFile>, End), Error> {
+        let name = target.log_name();
+        let find = || -> io::Result<(Arc<dyn StorageFile>, Scan)> {
+            let file = self.shared.segments.file(target, Part::Log)?;
+            let until = Until { position: target.end(), index: last.0 };
+            let scan = scan::scan(&mut Window::new(file.as_ref())?, &target.header, until, Checks::Full)?;
+            Ok((file, scan))
+        };
+        let (file, scan) = find().map_err(|err| io_error(format!("reading {name}"), err))?;
+        if let Some(fault) = scan.stop {
+            return Err(recovery::corrupt(&name, target.base(), scan.end, fault.what()));
+        }
+        let end = End {
+            position: scan.end,
+            last: scan.last,
+            last_timestamp_ms: scan.last_timestamp_ms,
+            last_term: scan.last_term,
+        };
+        Ok((file, end))
+    }
+
+    /// The part of a truncation that changes the disk. Each step leaves a log that opens: first the checkpoints
+    /// that would miss their frames, then whole segments, newest first, then the rest in one step.
+    fn cut(&self, target: &Segment, file: &dyn StorageFile, end: End) -> Result<(), Error> {
+        let storage = self.shared.storage.as_ref();
+        let listing = Listing::read(storage)?;
+        checkpoint::remove_after(storage, &listing.checkpoints, end.last)?;
+        self.shared.sync_dir()?;
+        for segment in self.shared.segments.all().iter().rev() {
+            if segment.base() == target.base() {
+                break;
+            }
+            segment.retract(segment.base());
+            self.shared.segments.remove(segment.base());
+            self.remove_files(segment)?;
+        }
+        target.retract(end.position);
+        if target.has_index() {
+            target.set_has_index(false);
+            let name = target.index_name();
+            storage.remove(&name).map_err(|err| io_error(format!("removing {name}"), err))?;
+        }
+        let truncating = |err| io_error(format!("truncating {}", target.log_name()), err);
+        file.set_len(end.position - target.base()).map_err(truncating)?;
+        file.sync_data().map_err(truncating)?;
+        self.shared.sync_dir()
+    }
+
+    /// Removes the files of a segment: the log first, because an index without a segment is only a leftover.
+    fn remove_files(&self, segment: &Segment) -> Result<(), Error> {
+        let storage = self.shared.storage.as_ref();
+        let name = segment.log_name();
+        storage.remove(&name).map_err(|err| io_error(format!("removing {name}"), err))?;
+        self.shared.sync_dir()?;
+        if segment.has_index() {
+            let name = segment.index_name();
+            storage.remove(&name).map_err(|err| io_error(format!("removing {name}"), err))?;
+            self.shared.sync_dir()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a cut segment the active one.
+    fn reactivate(&mut self, target: &Segment, file: Arc<dyn StorageFile>, end: End) {
+        // A new value, so that jobs begun for the old one notice that it is gone.
+        let segment = Arc::new(Segment::new(target.header, end));
+        segment.set_active(true);
+        segment.keep_open(Arc::clone(&file));
+        self.shared.segments.insert(Arc::clone(&segment));
+        self.active = Writing { segment, file };
+        self.appended = end.last;
+        self.allocated = end.position - target.base();
+        // Without room the next append tries again.
+        let _ = self.reserve(self.shared.options.segment_bytes);
+        let mut tail = hold(&self.shared.tail);
+        tail.rolled.retain(|rolled| rolled.segment.base() < target.base());
+        tail.active = self.active.clone();
+        tail.appended = end.last;
+        tail.end = end.position;
+        self.shared.retract(end);
+    }
+}
+
+impl Log for DiskLog {
+    fn append(&mut self, timestamp_ms: u64, payload: &[u8]) -> Result<Appended, Error> {
+        self.shared.refuse_if_poisoned()?;
+        let limit = self.shared.options.payload_bytes_max;
+        if payload.len() > limit {
+            return Err(Error::FrameTooLarge { size: payload.len(), limit });
+        }
+        let stored = frame::stored_bytes(payload.len());
+        let used = self.active.segment.end() - self.active.segment.base();
+        if used + stored + TRAILER_BYTES > self.shared.options.segment_bytes && used > HEADER_BYTES {
+            self.start_segment()?;
+        }
+        let segment = Arc::clone(&self.active.segment);
+        let position = segment.end();
+        let offset = position - segment.base();
+        // The trailer too: once the frames are written, sealing must not run out of room.
+        self.reserve(offset + stored + TRAILER_BYTES)?;
+
+        let index = self.appended + 1;
+        let stamp = Stamp { term: self.term, index, timestamp_ms, durable: self.shared.durable() };
+        self.buffer.clear();
+        frame::encode(&mut self.buffer, stamp, payload, Place { salt: segment.header.salt, position });
+        let written = self.active.file.write_at(offset, &self.buffer);
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        written.map_err(|err| self.undo_write(offset, err))?;
+
+        let end = position + stored;
+        self.appended = index;
+        segment.advance(End {
+            position: end,
+            last: index,
+            last_timestamp_ms: timestamp_ms,
+            last_term: self.term,
+        });
+        let mut tail = hold(&self.shared.tail);
+        tail.appended = index;
+        tail.end = end;
+        Ok(Appended {
+            index: Index(index),
+            payload: Position(position + frame::HEADER_BYTES as u64),
+            segment: SegmentId(segment.base()),
+        })
+    }
+
+    fn appended(&self) -> Index {
+        Index(self.appended)
+    }
+
+    fn committed(&self) -> Index {
+        self.shared.committed()
+    }
+
+    fn flusher(&self) -> Arc<dyn Flusher> {
+        Arc::clone(&self.shared) as Arc<dyn Flusher>
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::clone(&self.shared) as Arc<dyn Reader>
+    }
+
+    fn truncate(&mut self, last: Index) -> Result<(), Error> {
+        self.shared.refuse_if_poisoned()?;
+        let target = self.segment_for(last)?;
+        if last.0 == self.appended {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let _no_flush = hold(&shared.flushing);
+        let (file, end) = self.end_of(&target, last)?;
+        self.cut(&target, file.as_ref(), end).map_err(|err| self.shared.poison(err))?;
+        self.reactivate(&target, file, end);
+        Ok(())
+    }
+
+    fn segments(&self) -> Vec<SegmentInfo> {
+        self.shared.segments.read().values().map(|segment| segment.info()).collect()
+    }
+
+    fn roll(&mut self) -> Result<(), Error> {
+        self.shared.refuse_if_poisoned()?;
+        if self.active.segment.is_empty() {
+            return Ok(());
+        }
+        self.start_segment()
+    }
+
+    fn index_writer(&self) -> Arc<dyn IndexWriter> {
+        Arc::clone(&self.shared) as Arc<dyn IndexWriter>
+    }
+
+    fn remove_oldest(&mut self, segment: SegmentId) -> Result<(), Error> {
+        self.shared.refuse_if_poisoned()?;
+        if segment.0 == self.active.segment.base() {
+            return Err(Error::SegmentActive(segment));
+        }
+        let oldest = self.shared.segments.read().values().next().cloned();
+        let Some(oldest) = oldest.filter(|oldest| oldest.base() == segment.0) else {
+            return Err(Error::NotOldest(segment));
+        };
+        // Out of sight before out of the directory: no job may add an index to a segment that is going.
+        self.shared.segments.remove(segment.0);
+        hold(&self.shared.tail).rolled.retain(|rolled| rolled.segment.base() != segment.0);
+        self.remove_files(&oldest).map_err(|err| self.shared.poison(err))
+    }
+
+    fn checkpoints(&self) -> Arc<dyn Checkpoints> {
+        Arc::clone(&self.shared) as Arc<dyn Checkpoints>
+    }
+
+    fn usage(&self) -> Result<Usage, Error> {
+        self.shared.storage.usage().map_err(|err| io_error("asking for the size of the volume", err))
+    }
+}
+
+impl Drop for DiskLog {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

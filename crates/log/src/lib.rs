@@ -1,0 +1,131 @@
+//! A segmented, checksummed append log with group commit, recovery and retention.
+//!
+//! The log knows bytes, not messages. One frame is the unit of atomicity: it is recovered whole or not at
+//! all. *Appended* means written and readable; *committed* means it survives a power cut. The two are
+//! different events, because a [`Flusher`] makes frames durable on another thread while the owner goes on
+//! appending.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | [`Position`] | byte address in the log; stable for as long as the segment that holds it exists |
+//! | [`Index`] | number of a frame, consecutive, starting at 1; 0 means "before the first" |
+//! | [`SegmentId`] | the position at which a segment begins |
+
+pub mod check;
+mod checkpoint;
+mod disk;
+mod error;
+mod field;
+mod frame;
+mod fs;
+mod memory;
+mod names;
+mod options;
+mod recovery;
+mod scan;
+mod segment;
+mod segment_file;
+mod sidecar;
+#[cfg(feature = "sim")]
+pub mod sim;
+mod storage;
+mod types;
+
+pub use disk::DiskLog;
+pub use error::{Error, ReadError};
+pub use fs::FsStorage;
+pub use memory::MemoryLog;
+pub use options::Options;
+#[cfg(feature = "sim")]
+pub use options::Planted;
+pub use recovery::{Cut, Recovery};
+pub use storage::{LockGuard, Storage, StorageFile};
+pub use types::{Appended, Frame, Index, Position, SegmentId, SegmentInfo, Usage};
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// The log as its single owner sees it. Providers: memory, local disk (later: replicated).
+pub trait Log: Send {
+    /// Writes one frame at the tail. Readable at once, durable only when [`Log::committed`] reaches its index.
+    ///
+    /// A refusal (no space, payload over the limit, poisoned) leaves the log exactly as it was.
+    fn append(&mut self, timestamp_ms: u64, payload: &[u8]) -> Result<Appended, Error>;
+
+    /// Index of the last frame appended.
+    fn appended(&self) -> Index;
+
+    /// Index of the last frame that is durable.
+    fn committed(&self) -> Index;
+
+    /// The handle that makes appended frames durable; may be used from another thread.
+    fn flusher(&self) -> Arc<dyn Flusher>;
+
+    /// The handle that reads frames and bytes; may be cloned to any thread.
+    fn reader(&self) -> Arc<dyn Reader>;
+
+    /// Drops every frame after `last`. Used by a replicated log whose tail lost an election.
+    fn truncate(&mut self, last: Index) -> Result<(), Error>;
+
+    /// All segments, oldest first; the last one is the active one.
+    fn segments(&self) -> Vec<SegmentInfo>;
+
+    /// Ends the active segment, so that the next append starts a new one. Does nothing on an empty segment.
+    fn roll(&mut self) -> Result<(), Error>;
+
+    /// Stores the index of a segment that is no longer active, beside it and durably. A job, because it is slow:
+    /// run it on any thread. `Reader::index_read` serves the index once the job is done.
+    fn index_writer(&self) -> Arc<dyn IndexWriter>;
+
+    /// Deletes the oldest segment and its index. Refuses the active one.
+    fn remove_oldest(&mut self, segment: SegmentId) -> Result<(), Error>;
+
+    /// Where checkpoints of the state derived from this log are kept.
+    fn checkpoints(&self) -> Arc<dyn Checkpoints>;
+
+    /// How full the volume is that holds the log.
+    fn usage(&self) -> Result<Usage, Error>;
+}
+
+/// Makes frames durable. `flush` blocks; one call covers every frame appended before it began.
+pub trait Flusher: Send + Sync {
+    /// Returns the index of the last durable frame. After an error the log is poisoned: nothing that was
+    /// not durable before may be trusted, and every later call fails until the log is opened again.
+    fn flush(&self) -> Result<Index, Error>;
+}
+
+/// Positioned reads, shared by all threads.
+pub trait Reader: Send + Sync {
+    /// Reads `len` bytes of one segment. The bytes are not checked: whoever wrote them carries the checksum.
+    fn read(&self, position: Position, len: usize) -> Result<Bytes, ReadError>;
+
+    /// The first frame that begins at or after `position` within its segment, checked; `None` at the end of
+    /// that segment. Start with a segment's id and go on with [`Frame::next`].
+    fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError>;
+
+    /// Length of a segment's stored index; `None` while it has none.
+    fn index_len(&self, segment: SegmentId) -> Result<Option<u64>, ReadError>;
+
+    /// Reads bytes of a segment's stored index. Not checked here: the index carries its own checksums.
+    fn index_read(&self, segment: SegmentId, offset: u64, len: usize) -> Result<Bytes, ReadError>;
+}
+
+/// Stores the index of a sealed segment: temporary file, fsync, rename, fsync of the directory.
+pub trait IndexWriter: Send + Sync {
+    fn write(&self, segment: SegmentId, index: &[u8]) -> Result<(), Error>;
+}
+
+/// Blobs of derived state, each taken at a frame index. The newest two are kept, so that a damaged one has
+/// an older one behind it.
+pub trait Checkpoints: Send + Sync {
+    /// Stores a checkpoint durably and forgets all but the newest two.
+    fn save(&self, at: Index, state: &[u8]) -> Result<(), Error>;
+
+    /// The stored checkpoints that pass their checksum, newest first. Damaged ones are left out and named in
+    /// the second list.
+    fn load(&self) -> Result<StoredCheckpoints, Error>;
+}
+
+/// Good checkpoints, newest first, and the names of the damaged ones.
+pub type StoredCheckpoints = (Vec<(Index, Bytes)>, Vec<String>);

@@ -1,0 +1,91 @@
+use crate::segment_file;
+
+/// How a log is laid out. Set once, when it is opened; segments written under other options stay readable.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of a segment file, allocated when it is created. Default 256 MiB; at least 4 KiB.
+    pub segment_bytes: u64,
+    /// Largest payload of one frame. Default 64 MiB; lowered to what fits in a segment.
+    pub payload_bytes_max: usize,
+    /// How many segment files stay open for reads. Default 512; at least 1.
+    pub open_files_max: usize,
+    /// A bug to plant, so that a simulation can prove that it would notice.
+    #[cfg(feature = "sim")]
+    pub planted: Option<Planted>,
+}
+
+/// Known bugs, each of which a simulation must catch.
+#[cfg(feature = "sim")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Planted {
+    /// `flush` publishes frames without syncing them.
+    SkipFsync,
+    /// Directory changes are never synced.
+    SkipDirSync,
+    /// `flush` also publishes the frames that were appended while it synced.
+    CommitBeforeSync,
+    /// Recovery does not look at checksums.
+    IgnoreTornTail,
+    /// Recovery leaves the bytes after the cut in place.
+    KeepTailGarbage,
+    /// `flush` publishes frames although their sync failed.
+    SwallowFsyncError,
+}
+
+#[cfg(feature = "sim")]
+impl Planted {
+    /// Every bug that can be planted.
+    pub const ALL: [Self; 6] = [
+        Self::SkipFsync,
+        Self::SkipDirSync,
+        Self::CommitBeforeSync,
+        Self::IgnoreTornTail,
+        Self::KeepTailGarbage,
+        Self::SwallowFsyncError,
+    ];
+}
+
+/// Answers "is this bug planted?"; a constant `false` in a build without the `sim` feature.
+macro_rules! planted {
+    ($options:expr, $bug:ident) => {{
+        #[cfg(feature = "sim")]
+        let planted = $options.planted == Some(crate::options::Planted::$bug);
+        #[cfg(not(feature = "sim"))]
+        let planted = {
+            let _ = &$options;
+            false
+        };
+        planted
+    }};
+}
+pub(crate) use planted;
+
+const SEGMENT_BYTES_MIN: u64 = 4096;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 256 << 20,
+            payload_bytes_max: 64 << 20,
+            open_files_max: 512,
+            #[cfg(feature = "sim")]
+            planted: None,
+        }
+    }
+}
+
+impl Options {
+    /// Default options with another segment size.
+    pub fn with_segment_bytes(segment_bytes: u64) -> Self {
+        Self { segment_bytes, ..Self::default() }
+    }
+
+    /// The options with every field brought into its range.
+    pub(crate) fn sanitized(mut self) -> Self {
+        self.segment_bytes = self.segment_bytes.max(SEGMENT_BYTES_MIN);
+        self.payload_bytes_max =
+            self.payload_bytes_max.min(segment_file::payload_bytes_max(self.segment_bytes));
+        self.open_files_max = self.open_files_max.max(1);
+        self
+    }
+}

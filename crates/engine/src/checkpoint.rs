@@ -1,0 +1,142 @@
+//! The derived state as one blob, so that a start replays only what came after it.
+//!
+//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses. Queue entries and
+//! timers are not in it: they come from the segments' indexes.
+
+use redstart_log::SegmentId;
+
+use crate::{
+    GroupConfig, GroupId, GroupName, QueueOffset, Timestamp, TopicConfig, TopicId, TopicName,
+    codec::{Malformed, Put, Take},
+    dedup::DedupKeys,
+    group::Group,
+    pop::Progress,
+    queue::Queue,
+    state::{State, Subscription},
+    timer::Timers,
+    topic::Topic,
+    transaction::Transactions,
+};
+
+const VERSION: u8 = 1;
+
+impl State {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u8(VERSION);
+        self.encode_topics(&mut out);
+        self.encode_groups(&mut out);
+        self.encode_subscriptions(&mut out);
+        self.timers.encode(&mut out);
+        self.transactions.encode(&mut out);
+        self.dedup.encode(&mut out);
+        out.put_u32(self.last_use.len() as u32);
+        for (segment, at) in &self.last_use {
+            out.put_u64(segment.0);
+            out.put_u64(at.0);
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
+        let mut take = Take::new(bytes, "checkpoint");
+        if take.u8()? != VERSION {
+            return Err(take.malformed());
+        }
+        let mut state = State::default();
+        state.decode_topics(&mut take)?;
+        state.decode_groups(&mut take)?;
+        state.decode_subscriptions(&mut take)?;
+        state.timers = Timers::decode(&mut take)?;
+        state.transactions = Transactions::decode(&mut take)?;
+        state.dedup = DedupKeys::decode(&mut take)?;
+        for _ in 0..take.count(16)? {
+            state.last_use.insert(SegmentId(take.u64()?), Timestamp(take.u64()?));
+        }
+        take.end()?;
+        state.restore_last_chances();
+        Ok(state)
+    }
+
+    fn encode_topics(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.topic_next);
+        out.put_u32(self.topics.len() as u32);
+        let mut topics: Vec<&Topic> = self.topics.values().collect();
+        topics.sort_unstable_by_key(|topic| topic.id);
+        for topic in topics {
+            out.put_u32(topic.id.0);
+            out.put_str(topic.name.as_str());
+            topic.config.encode(out);
+            out.put_u32(topic.queues.len() as u32);
+            for queue in &topic.queues {
+                out.put_u64(queue.end().0);
+            }
+        }
+    }
+
+    fn decode_topics(&mut self, take: &mut Take<'_>) -> Result<(), Malformed> {
+        self.topic_next = take.u32()?;
+        for _ in 0..take.count(20)? {
+            let id = TopicId(take.u32()?);
+            let name = TopicName::new(take.str()?).map_err(|_| take.malformed())?;
+            let mut topic = Topic::new(id, name.clone(), TopicConfig::decode(take)?);
+            for _ in 0..take.count(8)? {
+                topic.queues.push(Queue::restored(QueueOffset(take.u64()?)));
+            }
+            self.topic_names.insert(name, id);
+            self.topics.insert(id, topic);
+        }
+        Ok(())
+    }
+
+    fn encode_groups(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.group_next);
+        out.put_u32(self.groups.len() as u32);
+        let mut groups: Vec<&Group> = self.groups.values().collect();
+        groups.sort_unstable_by_key(|group| group.id);
+        for group in groups {
+            out.put_u32(group.id.0);
+            out.put_str(group.name.as_str());
+            group.config.encode(out);
+        }
+    }
+
+    fn decode_groups(&mut self, take: &mut Take<'_>) -> Result<(), Malformed> {
+        self.group_next = take.u32()?;
+        for _ in 0..take.count(16)? {
+            let id = GroupId(take.u32()?);
+            let name = GroupName::new(take.str()?).map_err(|_| take.malformed())?;
+            let config = GroupConfig::decode(take)?;
+            self.group_names.insert(name.clone(), id);
+            self.groups.insert(id, Group { id, name, config });
+        }
+        Ok(())
+    }
+
+    fn encode_subscriptions(&self, out: &mut Vec<u8>) {
+        let mut keys: Vec<_> = self.subscriptions.keys().copied().collect();
+        keys.sort_unstable();
+        out.put_u32(keys.len() as u32);
+        for (group, topic) in keys {
+            let subscription = &self.subscriptions[&(group, topic)];
+            out.put_u32(group.0);
+            out.put_u32(topic.0);
+            out.put_u32(subscription.queues.len() as u32);
+            for progress in &subscription.queues {
+                progress.encode(out);
+            }
+        }
+    }
+
+    fn decode_subscriptions(&mut self, take: &mut Take<'_>) -> Result<(), Malformed> {
+        for _ in 0..take.count(12)? {
+            let (group, topic) = (GroupId(take.u32()?), TopicId(take.u32()?));
+            let mut subscription = Subscription::default();
+            for _ in 0..take.count(22)? {
+                subscription.queues.push(Progress::decode(take)?);
+            }
+            self.subscriptions.insert((group, topic), subscription);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What an operator may set, with defaults in one place.
+
+use std::time::Duration;
+
+/// Settings of the engine. `Config::default()` is what a broker starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub limits: Limits,
+    pub transactions: Transactions,
+    pub retention: Retention,
+    /// Create an unknown consumer group when it first consumes.
+    pub auto_create_groups: bool,
+    /// Refuse a message whose type is not the topic's.
+    pub check_message_type: bool,
+    /// Delays of the 18 classic delay levels.
+    pub delay_levels: Vec<Duration>,
+    #[cfg(feature = "planted")]
+    pub planted: Option<crate::Planted>,
+}
+
+/// Bounds on what a caller may send or ask for. Each has an error that names the limit and the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub body_bytes_max: usize,
+    /// Keys and values of properties, tag and keys together.
+    pub properties_bytes_max: usize,
+    pub properties_max: usize,
+    pub message_group_bytes_max: usize,
+    pub batch_bytes_max: usize,
+    pub batch_messages_max: usize,
+    pub delay_max: Duration,
+    pub queues_max: u32,
+    pub topics_max: usize,
+    pub groups_max: usize,
+    pub receive_batch_max: usize,
+    pub invisible_max: Duration,
+    /// Messages of one group out of one queue that may be in flight or wait for a retry.
+    pub flights_max: usize,
+    /// Messages that wait behind a locked message group, for one consumer group and queue.
+    pub blocked_max: usize,
+    pub dedup_window_max: Duration,
+    pub dedup_keys_max: usize,
+    pub transactions_open_max: usize,
+    pub timers_max: usize,
+    /// Queue entries looked at by one pop or pull, so that a selective filter cannot hold the shard.
+    pub scan_entries_max: usize,
+    /// Messages whose properties one pop may read for its filter.
+    pub scan_reads_max: usize,
+}
+
+/// When an undecided transaction is asked about, and when it is given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transactions {
+    pub first_check_after: Duration,
+    pub check_interval: Duration,
+    pub checks_max: u32,
+    pub open_max: Duration,
+}
+
+/// How long and up to which fullness of the volume data is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    pub keep: Duration,
+    /// From this fullness on the oldest segments go early, one at a time.
+    pub early_percent: u8,
+    /// From this fullness on they go until the volume is below it.
+    pub forced_percent: u8,
+    /// From this fullness on nothing new is stored.
+    pub refuse_percent: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            limits: Limits::default(),
+            transactions: Transactions::default(),
+            retention: Retention::default(),
+            auto_create_groups: true,
+            check_message_type: true,
+            delay_levels: [
+                1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
+            ]
+            .map(Duration::from_secs)
+            .to_vec(),
+            #[cfg(feature = "planted")]
+            planted: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const DAY: u64 = 24 * 3600;
+        Limits {
+            body_bytes_max: 4 << 20,
+            properties_bytes_max: 16 << 10,
+            properties_max: 128,
+            message_group_bytes_max: 64,
+            batch_bytes_max: 4 << 20,
+            batch_messages_max: 4096,
+            delay_max: Duration::from_secs(40 * DAY),
+            queues_max: 1024,
+            topics_max: 1_000_000,
+            groups_max: 1_000_000,
+            receive_batch_max: 32,
+            invisible_max: Duration::from_secs(12 * 3600),
+            flights_max: 100_000,
+            blocked_max: 100_000,
+            dedup_window_max: Duration::from_secs(15 * DAY),
+            dedup_keys_max: 10_000_000,
+            transactions_open_max: 1_000_000,
+            timers_max: 50_000_000,
+            scan_entries_max: 4096,
+            scan_reads_max: 256,
+        }
+    }
+}
+
+impl Default for Transactions {
+    fn default() -> Self {
+        Transactions {
+            first_check_after: Duration::from_secs(60),
+            check_interval: Duration::from_secs(60),
+            checks_max: 15,
+            open_max: Duration::from_secs(4 * 3600),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention {
+            keep: Duration::from_secs(72 * 3600),
+            early_percent: 75,
+            forced_percent: 85,
+            refuse_percent: 90,
+        }
+    }
+}
+
+impl Config {
+    /// Delay of a classic level, 1 to 18; larger levels count as the last, as RocketMQ has it.
+    pub fn delay_of_level(&self, level: u32) -> Option<Duration> {
+        let last = self.delay_levels.len();
+        let index = (level as usize).min(last).checked_sub(1)?;
+        self.delay_levels.get(index).copied()
+    }
+}

@@ -1,0 +1,224 @@
+use redstart_log::{Error as LogError, Index, Position, SegmentId};
+
+use super::{Engine, SendReceipt, Visibility};
+use crate::{
+    QueueKey, QueueOffset, Ticket, Timestamp,
+    record::{Cause, Decision, Placement, Record, Stored, TransactionEnd, decode_payload},
+    state::{Effects, FrameContext, OffsetGap, Scope},
+    timer::{TimerKey, TimerState},
+};
+
+/// Decisions and facts since the last frame.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Encoded records, in the order in which they came.
+    pub payload: Vec<u8>,
+    pub proposals: Vec<Proposal>,
+}
+
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub ticket: Option<Ticket>,
+    pub decision: Decision,
+    /// Where its record begins in the payload.
+    pub at: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct PendingFrame {
+    pub index: Index,
+    pub context: FrameContext,
+    pub proposals: Vec<Proposal>,
+}
+
+/// What became of a proposal. A batch of messages has one outcome for each, under one ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Stored(SendReceipt),
+    /// The change is durable and in force.
+    Done,
+    /// The log refused the frame: nothing of it happened.
+    Refused(String),
+}
+
+impl Engine {
+    pub(super) fn propose(&mut self, ticket: Option<Ticket>, decision: Decision) {
+        let (at, _) = decision.put(&mut self.batch.payload);
+        self.batch.proposals.push(Proposal { ticket, decision, at });
+    }
+
+    pub(super) fn propose_stored(&mut self, ticket: Option<Ticket>, stored: Stored) {
+        let at = stored.position.0 as usize;
+        self.batch.proposals.push(Proposal { ticket, decision: Decision::Stored(stored), at });
+    }
+
+    /// Appends the batch as one frame. `Ok(None)` when there is nothing to append. When the log refuses, every
+    /// decision of the batch is withdrawn and reported, and the facts wait for the next frame.
+    pub fn submit(&mut self, now: Timestamp) -> Result<Option<Index>, (LogError, Vec<(Ticket, Outcome)>)> {
+        let now = self.advance(now);
+        if self.batch.payload.is_empty() {
+            return Ok(None);
+        }
+        let appended = match self.log.append(now.0, &self.batch.payload) {
+            Ok(appended) => appended,
+            Err(error) => {
+                let refused = self.withdraw(&error);
+                return Err((error, refused));
+            }
+        };
+        self.batch.payload.clear();
+        let mut proposals = std::mem::take(&mut self.batch.proposals);
+        for proposal in &mut proposals {
+            let position = Position(appended.payload.0 + proposal.at as u64);
+            match &mut proposal.decision {
+                Decision::Stored(stored) => stored.position = position,
+                Decision::SendBack { id, .. } => *id = position,
+                _ => {}
+            }
+        }
+        let context = FrameContext { segment: appended.segment, timestamp: now };
+        self.pending.push_back(PendingFrame { index: appended.index, context, proposals });
+        Ok(Some(appended.index))
+    }
+
+    /// Takes back every proposal of the batch. Facts stay: they have happened.
+    fn withdraw(&mut self, error: &LogError) -> Vec<(Ticket, Outcome)> {
+        let payload = std::mem::take(&mut self.batch.payload);
+        for located in decode_payload(&payload, Position(0)).flatten() {
+            if let Record::Fact(fact) = located.record {
+                fact.put(&mut self.batch.payload);
+            }
+        }
+        let proposals = std::mem::take(&mut self.batch.proposals);
+        let mut refused = Vec::new();
+        for proposal in proposals.into_iter().rev() {
+            self.withdraw_proposal(&proposal.decision);
+            if let Some(ticket) = proposal.ticket {
+                refused.push((ticket, Outcome::Refused(error.to_string())));
+            }
+        }
+        refused.reverse();
+        refused
+    }
+
+    fn withdraw_proposal(&mut self, decision: &Decision) {
+        match decision {
+            Decision::Stored(stored) => {
+                if let Placement::Visible(offset) = stored.placement {
+                    self.withdraw_offset(stored.queue, offset);
+                }
+                if let Some(key) = stored.dedup {
+                    self.state.dedup.withdraw(key);
+                }
+                if let Cause::DeadLetter { group, queue, offset } = stored.cause {
+                    self.revive(group, queue, offset);
+                }
+            }
+            Decision::Link(links) => {
+                for link in links.iter().rev() {
+                    self.withdraw_offset(link.queue, link.offset);
+                    self.state.timers.mark(link.key, TimerState::Waiting);
+                }
+            }
+            Decision::TransactionEnd { id, end } => {
+                self.state.transactions.set_ending(*id, false);
+                if let TransactionEnd::Visible { queue, offset, .. } = end {
+                    self.withdraw_offset(*queue, *offset);
+                }
+            }
+            Decision::Recall { key } => self.state.timers.mark(*key, TimerState::Waiting),
+            Decision::TopicPut { name, .. } => {
+                self.creating_topics.remove(name);
+                self.unpark();
+            }
+            Decision::GroupPut { name, .. } => {
+                self.creating_groups.remove(name);
+            }
+            Decision::TopicDelete { .. } | Decision::GroupDelete { .. } | Decision::SendBack { .. } => {}
+        }
+    }
+
+    fn withdraw_offset(&mut self, key: QueueKey, offset: QueueOffset) {
+        if let Some(topic) = self.state.topics.get_mut(&key.topic) {
+            topic.queue_mut(key.queue).withdraw(offset);
+        }
+    }
+
+    /// The log holds every frame up to `index` durably: their decisions take effect, in order.
+    pub fn committed(&mut self, index: Index) -> Result<Vec<(Ticket, Outcome)>, OffsetGap> {
+        #[cfg(feature = "planted")]
+        let index = if self.planted(crate::Planted::AckBeforeDurable) { self.log.appended() } else { index };
+        let mut outcomes = Vec::new();
+        let mut effects = Effects::default();
+        while self.pending.front().is_some_and(|frame| frame.index <= index) {
+            let Some(frame) = self.pending.pop_front() else { break };
+            for proposal in &frame.proposals {
+                self.state.apply(
+                    &proposal.decision,
+                    frame.context,
+                    &self.config.transactions,
+                    &mut self.indexes,
+                    Scope::Both,
+                    &mut effects,
+                )?;
+                self.settle(&proposal.decision);
+                if let Some(ticket) = proposal.ticket {
+                    outcomes.push((ticket, outcome_of(&proposal.decision)));
+                }
+            }
+            self.applied = frame.index;
+        }
+        self.note(effects);
+        Ok(outcomes)
+    }
+
+    /// Bookkeeping of the owner alone, which replay does not need.
+    fn settle(&mut self, decision: &Decision) {
+        match decision {
+            Decision::TopicPut { name, .. } => {
+                self.creating_topics.remove(name);
+                self.unpark();
+            }
+            Decision::GroupPut { name, .. } => {
+                self.creating_groups.remove(name);
+            }
+            // A topic deleted meanwhile, or its window closed: the key is not remembered by the state.
+            Decision::Stored(Stored { dedup: Some(key), .. }) => self.state.dedup.withdraw(*key),
+            _ => {}
+        }
+    }
+
+    fn unpark(&mut self) {
+        for parked in std::mem::take(&mut self.parked) {
+            self.state.last_chances.insert(parked);
+        }
+    }
+
+    pub(super) fn segment_has_pending(&self, segment: SegmentId) -> bool {
+        self.pending.iter().any(|frame| frame.context.segment == segment)
+    }
+}
+
+fn outcome_of(decision: &Decision) -> Outcome {
+    match decision {
+        Decision::Stored(stored) => Outcome::Stored(receipt_of(stored)),
+        _ => Outcome::Done,
+    }
+}
+
+fn receipt_of(stored: &Stored) -> SendReceipt {
+    let visibility = match stored.placement {
+        Placement::Visible(offset) => Visibility::Visible(offset),
+        Placement::Delayed => {
+            Visibility::Delayed(TimerKey { due: stored.deliver_at.unwrap_or_default(), id: stored.position })
+        }
+        Placement::Half { .. } => Visibility::Half,
+    };
+    SendReceipt {
+        queue: stored.queue,
+        visibility,
+        position: stored.position,
+        size: stored.size,
+        stored_at: stored.stored_at,
+    }
+}

@@ -1,0 +1,480 @@
+use std::time::Duration;
+
+use redstart_log::{Position, Reader};
+
+use super::Engine;
+use crate::{
+    Entry, Filter, GroupId, GroupName, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicId,
+    TopicName,
+    filter::Verdict,
+    index::{Chunk, IndexError, Indexes},
+    pop::{Budget, FlightState, Passes, Rules, Source, in_delivery_order, select},
+    queue::Queue,
+    record::{AckReason, Fact, PopFact, fetch},
+    topic::MessageType,
+};
+
+/// A request for messages.
+#[derive(Debug, Clone)]
+pub struct Pop<'a> {
+    pub group: &'a GroupName,
+    pub topic: &'a TopicName,
+    /// One queue, or all of them.
+    pub queue: Option<QueueId>,
+    pub max: usize,
+    pub invisible: Duration,
+    pub filter: &'a Filter,
+    /// Name of this receive; a client that lost the answer asks again under the same one.
+    pub attempt: Option<&'a str>,
+    /// Who asks, for the message trace.
+    pub client: &'a str,
+    /// Where a group starts that consumes the topic for the first time.
+    pub start: Start,
+}
+
+/// Where a new group begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    Earliest,
+    Latest,
+    At(Timestamp),
+}
+
+/// One message handed out. The body is read by position, off the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    pub receipt: Receipt,
+    pub position: Position,
+    pub size: u32,
+    pub stored_at: Timestamp,
+    /// Counts from 1.
+    pub attempt: u16,
+}
+
+/// The answer to a [`Pop`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Popped {
+    pub deliveries: Vec<Delivery>,
+    pub visible_at: Timestamp,
+    /// The search was cut short by its bounds: ask again at once.
+    pub more: bool,
+    /// When something in flight becomes visible next.
+    pub next_visible: Option<Timestamp>,
+}
+
+/// A pop that was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PopError {
+    #[error("topic {topic} does not exist")]
+    UnknownTopic { topic: TopicName },
+    #[error("consumer group {group} does not exist")]
+    UnknownGroup { group: GroupName },
+    #[error("consumer group {group} is disabled")]
+    GroupDisabled { group: GroupName },
+    #[error("topic {topic} is not readable (permission {permission})")]
+    NotReadable { topic: TopicName, permission: u8 },
+    #[error("queue {queue} does not exist: topic {topic} has {queues} read queues")]
+    UnknownQueue { topic: TopicName, queue: QueueId, queues: u32 },
+    #[error("{value} messages asked for, it must be from 1 to {limit}")]
+    BatchSize { value: usize, limit: usize },
+    #[error("an invisible time of {value_ms} ms, the limit is {limit_ms} ms")]
+    InvisibleTime { value_ms: u64, limit_ms: u64 },
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+/// An ack or a change of invisible time that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AckError {
+    #[error("the receipt names no message of this broker")]
+    Unknown,
+    #[error("the receipt is no longer valid: its time ran out, or the message was delivered again")]
+    Expired,
+    #[error("an invisible time of {value_ms} ms, the limit is {limit_ms} ms")]
+    InvisibleTime { value_ms: u64, limit_ms: u64 },
+}
+
+impl Engine {
+    /// Hands out messages: they are invisible to the rest of the group until their time is out.
+    pub fn pop(&mut self, pop: &Pop<'_>, now: Timestamp) -> Result<Popped, PopError> {
+        let now = self.advance(now);
+        let (group, topic) = self.check_pop(pop)?;
+        self.subscribe(group, topic, pop.start)?;
+        let rules = self.rules(pop, group, topic, now);
+        let visible_at = now.after(pop.invisible);
+        let limits = &self.config.limits;
+        let mut budget =
+            Budget { messages: pop.max, entries: limits.scan_entries_max, reads: limits.scan_reads_max };
+        let mut popped = Popped { deliveries: Vec::new(), visible_at, more: false, next_visible: None };
+        for queue in self.queues_in_turn(group, topic, pop.queue) {
+            let key = QueueKey { topic, queue };
+            if self.prepare(group, key, rules.ordered) {
+                let step = self.pop_queue(pop, group, key, rules, visible_at, &mut budget)?;
+                popped.more |= step.more;
+                popped.deliveries.extend(step.deliveries);
+                self.state.last_chances.extend(step.exhausted);
+                if let Some(fact) = step.fact {
+                    self.record(&Fact::Pop(fact));
+                }
+            }
+            if budget.messages == 0 {
+                break;
+            }
+        }
+        self.bury(now);
+        popped.next_visible = self.next_visible(group, topic);
+        Ok(popped)
+    }
+
+    fn rules(&self, pop: &Pop<'_>, group: GroupId, topic: TopicId, now: Timestamp) -> Rules {
+        let config = self.state.groups.get(&group).map(|group| &group.config);
+        let topic_type = self.state.topics.get(&topic).map(|topic| topic.config.message_type);
+        let attempts_max = config.map_or(1, |config| config.attempts_max());
+        #[cfg(feature = "planted")]
+        let attempts_max = attempts_max - u32::from(self.planted(crate::Planted::BuryEarly));
+        let attempt_tag = |attempt: &str| xxhash_rust::xxh3::xxh3_64(attempt.as_bytes()).max(1);
+        Rules {
+            ordered: config.is_some_and(|config| config.ordered),
+            by_priority: topic_type == Some(MessageType::Priority),
+            attempts_max,
+            attempt_tag: pop.attempt.map_or(0, attempt_tag),
+            flights_max: self.config.limits.flights_max,
+            blocked_max: self.config.limits.blocked_max,
+            now,
+        }
+    }
+
+    /// Brings a group's progress up to date with the queue and the group's setting. `false` when there is no queue.
+    fn prepare(&mut self, group: GroupId, key: QueueKey, ordered: bool) -> bool {
+        let Some(min) = self
+            .state
+            .topics
+            .get(&key.topic)
+            .and_then(|topic| topic.queue(key.queue))
+            .map(|queue| queue.min())
+        else {
+            return false;
+        };
+        let Some(progress) = self.state.progress_mut(group, key) else { return false };
+        if progress.low_watermark() < min {
+            progress.raise_to(min);
+        }
+        progress.set_ordered(ordered);
+        true
+    }
+
+    fn check_pop(&self, pop: &Pop<'_>) -> Result<(GroupId, TopicId), PopError> {
+        let Some(topic) = self.state.topic_by_name(pop.topic) else {
+            return Err(PopError::UnknownTopic { topic: pop.topic.clone() });
+        };
+        let Some(group) = self.state.group_by_name(pop.group) else {
+            return Err(PopError::UnknownGroup { group: pop.group.clone() });
+        };
+        if !group.config.enabled {
+            return Err(PopError::GroupDisabled { group: pop.group.clone() });
+        }
+        if !topic.config.permission.read {
+            let permission = topic.config.permission.bits();
+            return Err(PopError::NotReadable { topic: pop.topic.clone(), permission });
+        }
+        if let Some(queue) = pop.queue.filter(|queue| queue.0 >= topic.readable()) {
+            return Err(PopError::UnknownQueue { topic: pop.topic.clone(), queue, queues: topic.readable() });
+        }
+        let limit = self.config.limits.receive_batch_max;
+        if pop.max == 0 || pop.max > limit {
+            return Err(PopError::BatchSize { value: pop.max, limit });
+        }
+        let limit = self.config.limits.invisible_max;
+        if pop.invisible > limit {
+            return Err(PopError::InvisibleTime {
+                value_ms: pop.invisible.as_millis() as u64,
+                limit_ms: limit.as_millis() as u64,
+            });
+        }
+        Ok((group.id, topic.id))
+    }
+
+    /// A group that consumes a topic for the first time starts in all its queues at once; a queue added later is
+    /// consumed from its beginning.
+    fn subscribe(&mut self, group: GroupId, topic: TopicId, start: Start) -> Result<(), IndexError> {
+        if self.state.subscriptions.contains_key(&(group, topic)) {
+            return Ok(());
+        }
+        let Some(found) = self.state.topics.get(&topic) else { return Ok(()) };
+        let mut offsets = Vec::new();
+        for n in 0..found.readable() {
+            let key = QueueKey { topic, queue: QueueId(n) };
+            offsets.push(match (found.queue(key.queue), start) {
+                (None, _) => QueueOffset(0),
+                (Some(queue), Start::Earliest) => queue.min(),
+                (Some(queue), Start::Latest) => queue.end(),
+                (Some(queue), Start::At(at)) => self.indexes.offset_at(key, queue, at)?,
+            });
+        }
+        self.record(&Fact::Subscribed { group, topic, offsets });
+        Ok(())
+    }
+
+    /// Every readable queue, beginning with another one each time.
+    fn queues_in_turn(&mut self, group: GroupId, topic: TopicId, only: Option<QueueId>) -> Vec<QueueId> {
+        if let Some(queue) = only {
+            return vec![queue];
+        }
+        let count = self.state.topics.get(&topic).map_or(0, |topic| topic.readable()).max(1);
+        let first = self.state.subscriptions.get_mut(&(group, topic)).map_or(0, |subscription| {
+            subscription.round_robin = (subscription.round_robin + 1) % count;
+            subscription.round_robin
+        });
+        (0..count).map(|n| QueueId((first + n) % count)).collect()
+    }
+
+    /// Picks what comes out of one queue and puts it into words; changes nothing.
+    fn pop_queue(
+        &self,
+        pop: &Pop<'_>,
+        group: GroupId,
+        key: QueueKey,
+        rules: Rules,
+        visible_at: Timestamp,
+        budget: &mut Budget,
+    ) -> Result<PopStep, PopError> {
+        let mut step = PopStep::default();
+        let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
+        let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
+        let source =
+            QueueSource { indexes: &self.indexes, reader: &*self.reader, key, queue, filter: pop.filter };
+        let mut selected = select(progress, queue.end(), &source, rules, budget)?;
+        #[cfg(feature = "planted")]
+        if self.planted(crate::Planted::IgnoreGroupLock) {
+            for blocked in selected.blocked.drain(..) {
+                let delivered = crate::record::Delivered {
+                    offset: blocked.offset,
+                    attempt: 1,
+                    lock: blocked.lock,
+                    priority: 0,
+                };
+                selected.delivered.push((delivered, None));
+            }
+        }
+        in_delivery_order(rules.by_priority && !rules.ordered, &mut selected.delivered);
+        step.more = selected.more;
+        for offset in selected.exhausted {
+            step.exhausted
+                .extend(progress.flight(offset).map(|flight| (flight.visible_at, group, key, offset)));
+        }
+        if selected.delivered.is_empty() && selected.cursors.is_empty() {
+            return Ok(step);
+        }
+        let seq = progress.seq;
+        let mut delivered = Vec::with_capacity(selected.delivered.len());
+        for (mut delivery, entry) in selected.delivered {
+            // A message in flight is known by its offset alone; one that has left the log meanwhile is not delivered.
+            let entry = match entry {
+                Some(entry) => entry,
+                None => match self.indexes.entry(key, queue, delivery.offset)? {
+                    Some(entry) => entry,
+                    None => continue,
+                },
+            };
+            delivery.priority = entry.priority;
+            let receipt = Receipt {
+                group,
+                queue: key,
+                offset: delivery.offset,
+                seq: seq.wrapping_add(delivered.len() as u32),
+            };
+            step.deliveries.push(Delivery {
+                receipt,
+                position: entry.position,
+                size: entry.size,
+                stored_at: entry.stored_at,
+                attempt: delivery.attempt,
+            });
+            delivered.push(delivery);
+        }
+        step.fact = Some(PopFact {
+            group,
+            queue: key,
+            visible_at,
+            attempt_tag: rules.attempt_tag,
+            client: pop.client.to_owned(),
+            ordered: rules.ordered,
+            seq,
+            cursors: selected.cursors,
+            delivered,
+            blocked: selected.blocked,
+        });
+        Ok(step)
+    }
+
+    fn next_visible(&self, group: GroupId, topic: TopicId) -> Option<Timestamp> {
+        let subscription = self.state.subscriptions.get(&(group, topic))?;
+        subscription.queues.iter().filter_map(|progress| progress.next_visible()).min()
+    }
+
+    /// The message is consumed. An ack that comes twice is as good as once.
+    pub fn ack(&mut self, receipt: Receipt, now: Timestamp) -> Result<(), AckError> {
+        let now = self.advance(now);
+        if self.check_receipt(receipt, now)? {
+            self.finish(receipt.group, receipt.queue, vec![receipt.offset], AckReason::Consumed);
+        }
+        Ok(())
+    }
+
+    /// Acks each receipt for itself, and logs those of one queue together.
+    pub fn ack_batch(&mut self, receipts: &[Receipt], now: Timestamp) -> Vec<Result<(), AckError>> {
+        let now = self.advance(now);
+        let mut results = Vec::with_capacity(receipts.len());
+        let mut run: Vec<QueueOffset> = Vec::new();
+        let mut run_of: Option<(GroupId, QueueKey)> = None;
+        for receipt in receipts {
+            let of = (receipt.group, receipt.queue);
+            if run_of != Some(of) {
+                self.finish_run(run_of.replace(of), &mut run);
+            }
+            let result = self.check_receipt(*receipt, now);
+            if result == Ok(true) && !run.contains(&receipt.offset) {
+                run.push(receipt.offset);
+            }
+            results.push(result.map(|_| ()));
+        }
+        self.finish_run(run_of, &mut run);
+        results
+    }
+
+    fn finish_run(&mut self, of: Option<(GroupId, QueueKey)>, run: &mut Vec<QueueOffset>) {
+        if let (Some((group, queue)), false) = (of, run.is_empty()) {
+            self.finish(group, queue, std::mem::take(run), AckReason::Consumed);
+        }
+    }
+
+    /// The message cannot be read by anyone: it counts as done, so that it does not come for ever.
+    pub fn drop_unreadable(&mut self, receipt: Receipt) {
+        self.finish(receipt.group, receipt.queue, vec![receipt.offset], AckReason::Unreadable);
+    }
+
+    fn finish(&mut self, group: GroupId, queue: QueueKey, offsets: Vec<QueueOffset>, reason: AckReason) {
+        self.record(&Fact::Ack { group, queue, reason, offsets });
+    }
+
+    /// Whether the receipt's message is still in flight under it; `false` when it is done already.
+    pub(super) fn check_receipt(&self, receipt: Receipt, now: Timestamp) -> Result<bool, AckError> {
+        let Some(progress) = self.state.progress(receipt.group, receipt.queue) else {
+            return Err(AckError::Unknown);
+        };
+        match progress.flight(receipt.offset) {
+            Some(flight) => {
+                let current = flight.seq == receipt.seq
+                    && flight.visible_at > now
+                    && flight.state != FlightState::Dying;
+                if current { Ok(true) } else { Err(AckError::Expired) }
+            }
+            None if receipt.offset < progress.cursor.high() => Ok(false),
+            None => Err(AckError::Unknown),
+        }
+    }
+
+    /// Makes the message visible again after `delay` from now. The new receipt replaces the old one.
+    pub fn change_invisible(
+        &mut self,
+        receipt: Receipt,
+        delay: Duration,
+        now: Timestamp,
+    ) -> Result<Receipt, AckError> {
+        let now = self.advance(now);
+        let limit = self.config.limits.invisible_max;
+        if delay > limit {
+            return Err(AckError::InvisibleTime {
+                value_ms: delay.as_millis() as u64,
+                limit_ms: limit.as_millis() as u64,
+            });
+        }
+        self.reschedule(receipt, delay, true, now)
+    }
+
+    /// The consumer failed: the group's policy says when the message comes again.
+    pub fn nack(&mut self, receipt: Receipt, now: Timestamp) -> Result<Receipt, AckError> {
+        let now = self.advance(now);
+        let attempt = self
+            .state
+            .progress(receipt.group, receipt.queue)
+            .and_then(|progress| progress.flight(receipt.offset))
+            .map_or(1, |flight| flight.attempt);
+        let delay = self
+            .state
+            .groups
+            .get(&receipt.group)
+            .map_or(Duration::ZERO, |group| group.config.retry.delay(attempt.into()));
+        self.reschedule(receipt, delay, true, now)
+    }
+
+    /// The consumer is still at work: the message stays its own for `time` more, under the same receipt.
+    pub fn renew(&mut self, receipt: Receipt, time: Duration, now: Timestamp) -> Result<(), AckError> {
+        let now = self.advance(now);
+        self.reschedule(receipt, time, false, now).map(|_| ())
+    }
+
+    fn reschedule(
+        &mut self,
+        receipt: Receipt,
+        delay: Duration,
+        waiting: bool,
+        now: Timestamp,
+    ) -> Result<Receipt, AckError> {
+        if !self.check_receipt(receipt, now)? {
+            return Err(AckError::Expired);
+        }
+        let Some(progress) = self.state.progress(receipt.group, receipt.queue) else {
+            return Err(AckError::Unknown);
+        };
+        let seq = if waiting { progress.seq } else { receipt.seq };
+        self.record(&Fact::Invisible {
+            group: receipt.group,
+            queue: receipt.queue,
+            offset: receipt.offset,
+            seq,
+            visible_at: now.after(delay),
+            waiting,
+        });
+        Ok(Receipt { seq, ..receipt })
+    }
+}
+
+/// What a pop takes out of one queue.
+#[derive(Default)]
+struct PopStep {
+    fact: Option<PopFact>,
+    deliveries: Vec<Delivery>,
+    exhausted: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
+    more: bool,
+}
+
+/// The entries of one queue, seen through a subscription's filter.
+struct QueueSource<'a> {
+    indexes: &'a Indexes,
+    reader: &'a dyn Reader,
+    key: QueueKey,
+    queue: &'a Queue,
+    filter: &'a Filter,
+}
+
+impl Source for QueueSource<'_> {
+    fn chunk(&self, offset: QueueOffset) -> Result<Chunk<'_>, IndexError> {
+        self.indexes.chunk(self.key, self.queue, offset)
+    }
+
+    fn passes(&self, entry: &Entry, budget: &mut Budget) -> Passes {
+        match self.filter.by_tag_hash(entry.tag_hash) {
+            Verdict::Match => Passes::Yes,
+            Verdict::No => Passes::No,
+            Verdict::NeedsProperties if budget.reads == 0 => Passes::Later,
+            Verdict::NeedsProperties => {
+                budget.reads -= 1;
+                // What cannot be read is not served to anyone.
+                let Ok(fetched) = fetch(self.reader, entry.position, entry.size) else { return Passes::No };
+                let matches = fetched.message().is_ok_and(|message| self.filter.matches(&message));
+                if matches { Passes::Yes } else { Passes::No }
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What keeps the log in bounds: indexes written at seal, checkpoints, retention.
+
+use std::sync::Arc;
+
+use redstart_log::{
+    Checkpoints, Error as LogError, Index, IndexWriter, Position, SegmentId, SegmentInfo, Usage,
+};
+
+use super::Engine;
+use crate::{
+    Timestamp,
+    index::{IndexError, LiveIndex, file},
+    record::{Cause, Placement, fetch, put_message},
+    timer::Timer,
+    transaction::Half,
+};
+
+/// Slow work that needs nothing of the engine: run it on any thread and hand the result to [`Engine::job_done`].
+pub enum Job {
+    WriteIndex { segment: SegmentId, index: LiveIndexHandle, writer: Arc<dyn IndexWriter> },
+    SaveCheckpoint { at: Index, state: Vec<u8>, store: Arc<dyn Checkpoints> },
+}
+
+/// An index on its way to disk.
+#[derive(Debug)]
+pub struct LiveIndexHandle(Arc<LiveIndex>);
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Job::WriteIndex { segment, .. } => write!(f, "WriteIndex({segment})"),
+            Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
+        }
+    }
+}
+
+/// What became of a [`Job`].
+#[derive(Debug)]
+pub enum JobDone {
+    IndexWritten { segment: SegmentId, result: Result<Vec<u8>, LogError> },
+    CheckpointSaved { at: Index, result: Result<(), LogError> },
+}
+
+impl Job {
+    pub fn run(self) -> JobDone {
+        match self {
+            Job::WriteIndex { segment, index, writer } => {
+                let bytes = file::build(segment, &index.0);
+                let result = writer.write(segment, &bytes).map(|()| bytes);
+                JobDone::IndexWritten { segment, result }
+            }
+            Job::SaveCheckpoint { at, state, store } => {
+                JobDone::CheckpointSaved { at, result: store.save(at, &state) }
+            }
+        }
+    }
+}
+
+/// A segment that was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retired {
+    pub segment: SegmentId,
+    /// Removed before its time because the disk is filling.
+    pub forced: bool,
+}
+
+/// Retention that could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum RetireError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+impl Engine {
+    /// The next index that can be written: of a segment that is full and whose frames are all durable.
+    pub fn seal(&mut self) -> Option<Job> {
+        let segments = self.log.segments();
+        let segment = self.indexes.live_segments().into_iter().find(|id| {
+            let full = segments.iter().any(|segment| segment.id == *id && !segment.active);
+            full && !self.sealing.contains(id) && !self.segment_has_pending(*id)
+        })?;
+        self.sealing.insert(segment);
+        #[cfg(feature = "planted")]
+        if self.planted(crate::Planted::LoseTimersAtSeal) {
+            self.indexes.live_mut(segment).timers.clear();
+        }
+        let index = LiveIndexHandle(self.indexes.live(segment)?.clone());
+        Some(Job::WriteIndex { segment, index, writer: self.log.index_writer() })
+    }
+
+    /// A checkpoint of the state, if nothing is under way: the batch is empty and every frame durable.
+    pub fn checkpoint(&mut self) -> Option<Job> {
+        let settled = self.batch.payload.is_empty() && self.pending.is_empty();
+        if !settled || self.checkpointing || self.applied == self.checkpoints[0] {
+            return None;
+        }
+        self.checkpointing = true;
+        Some(Job::SaveCheckpoint {
+            at: self.applied,
+            state: self.state.encode(),
+            store: self.log.checkpoints(),
+        })
+    }
+
+    /// Frames that a start would have to replay now.
+    pub fn frames_since_checkpoint(&self) -> u64 {
+        self.applied.0.saturating_sub(self.checkpoints[0].0)
+    }
+
+    pub fn job_done(&mut self, done: JobDone) -> Result<(), RetireError> {
+        match done {
+            JobDone::IndexWritten { segment, result } => {
+                self.sealing.remove(&segment);
+                let bytes = result?;
+                let Some(live) = self.indexes.live(segment).cloned() else { return Ok(()) };
+                for item in file::runs(&live) {
+                    if let Some(topic) = self.state.topics.get_mut(&item.queue.topic) {
+                        topic.queue_mut(item.queue.queue).sealed(segment, item.at);
+                    }
+                }
+                self.indexes.sealed(segment, &bytes)?;
+            }
+            JobDone::CheckpointSaved { at, result } => {
+                self.checkpointing = false;
+                result?;
+                self.checkpoints = [at, self.checkpoints[0]];
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells how full the volume is: it decides about early deletion and about refusing to store.
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// How full the volume is, in percent, as last told.
+    pub fn disk_percent(&self) -> Option<u8> {
+        let usage = self.usage?;
+        let used = usage.total.saturating_sub(usage.free);
+        Some((u128::from(used) * 100 / u128::from(usage.total.max(1))) as u8)
+    }
+
+    /// Removes the oldest segment if its time has come. What must outlive it is copied forward first, which takes two
+    /// steps: this proposes the copies, and a later call removes the segment when they are durable.
+    pub fn retire(&mut self, now: Timestamp) -> Result<Option<Retired>, RetireError> {
+        let now = self.advance(now);
+        let segments = self.log.segments();
+        let Some(oldest) = segments.first().copied().filter(|segment| !segment.active) else {
+            return Ok(None);
+        };
+        // Both checkpoints must cover it: a start from the older one needs every frame after it.
+        let covered = oldest.last <= self.checkpoints[1];
+        let indexed = self.indexes.live(oldest.id).is_none();
+        let expired = now >= self.expires_at(oldest);
+        let forced =
+            !expired && self.disk_percent().is_some_and(|p| p >= self.config.retention.early_percent);
+        if !covered || !indexed || !(expired || forced) {
+            return Ok(None);
+        }
+        match self.retiring {
+            Some((segment, until)) if segment == oldest.id => {
+                if self.applied < until {
+                    return Ok(None);
+                }
+            }
+            _ => {
+                if self.copy_forward(oldest, now)? {
+                    let until = Index(self.log.appended().0 + 1);
+                    self.retiring = Some((oldest.id, until));
+                    return Ok(None);
+                }
+            }
+        }
+        self.log.remove_oldest(oldest.id)?;
+        self.retiring = None;
+        self.indexes.forget(oldest.id);
+        self.state.last_use.remove(&oldest.id);
+        for topic in self.state.topics.values_mut() {
+            topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
+        }
+        Ok(Some(Retired { segment: oldest.id, forced }))
+    }
+
+    /// A segment is kept for the retention time after its last message, and after the last time that one of its
+    /// messages became visible.
+    fn expires_at(&self, segment: SegmentInfo) -> Timestamp {
+        let last_use = self.state.last_use.get(&segment.id).copied().unwrap_or_default();
+        Timestamp(segment.last_timestamp_ms).max(last_use).after(self.config.retention.keep)
+    }
+
+    /// Proposes copies of delayed and half messages whose body would go with the segment. Says whether there are any.
+    fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
+        let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
+        #[cfg(feature = "planted")]
+        if self.planted(crate::Planted::DropTimersOfSegment) {
+            return Ok(false);
+        }
+        let timers: Vec<(Position, Timer)> = self
+            .indexes
+            .timers(segment.id)?
+            .into_iter()
+            .filter_map(|(key, _)| Some((key.id, *self.state.timers.get(key)?)))
+            .collect();
+        let halves: Vec<(Position, Half)> =
+            self.state.transactions.iter().map(|(id, half)| (id, *half)).collect();
+        let mut any = false;
+        for (id, timer) in timers.into_iter().filter(|(_, timer)| within(timer.position)) {
+            any |= self.copy(id, &timer, Placement::Delayed, now);
+        }
+        for (id, half) in halves.into_iter().filter(|(_, half)| within(half.message.position)) {
+            let check_after = half.next_check.since(now);
+            any |= self.copy(id, &half.message, Placement::Half { check_after }, now);
+        }
+        Ok(any)
+    }
+
+    fn copy(&mut self, id: Position, timer: &Timer, placement: Placement, now: Timestamp) -> bool {
+        let Ok(fetched) = fetch(&*self.reader, timer.position, timer.size) else { return false };
+        let Ok(message) = fetched.message().map(|view| view.to_message()) else { return false };
+        let cause = Cause::Relocated { id };
+        let stored = put_message(&mut self.batch.payload, &message, cause, timer.queue, placement, now);
+        self.propose_stored(None, stored);
+        true
+    }
+}

@@ -1,0 +1,196 @@
+//! The engine: takes requests and the time, keeps the state, writes to the log.
+//!
+//! A *decision* (a message, a configuration, the end of a transaction) is proposed into the current batch and gets a
+//! [`Ticket`]. [`Engine::submit`] appends the batch as one frame; when the log says that frame is durable,
+//! [`Engine::committed`] applies it and returns the outcomes. A *fact* (delivered, acked, offset stored) changes the
+//! state at once and rides along in the same frame.
+
+mod admin;
+mod batch;
+mod deliver;
+mod housekeeping;
+mod offsets;
+mod query;
+mod recovery;
+mod send;
+mod tick;
+mod trace;
+mod transactions;
+
+use std::{
+    collections::{BTreeSet, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use redstart_log::{Index, Log, Reader, SegmentId, Usage};
+
+pub use admin::{AdminError, GroupView, TopicView};
+pub use batch::Outcome;
+pub use deliver::{AckError, Delivery, Pop, PopError, Popped, Start};
+pub use housekeeping::{Job, JobDone, RetireError, Retired};
+pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueueProgress, ResetTo};
+pub use query::{Found, QueryError};
+pub use recovery::{OpenError, Recovered};
+pub use send::{Half as HalfOptions, SendError, SendOptions, SendReceipt, Sent, Visibility};
+pub use tick::{DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError};
+pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
+pub use transactions::{RecallError, SendBack, SendBackError, TransactionCheck, TransactionError};
+
+use crate::{
+    Config, GroupId, GroupName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    index::Indexes,
+    record::Fact,
+    state::{Effects, State},
+};
+use batch::{Batch, PendingFrame};
+
+/// The broker's state machine over one log. One owner; no clock, no threads, no randomness of its own.
+pub struct Engine {
+    log: Box<dyn Log>,
+    reader: Arc<dyn Reader>,
+    config: Config,
+    state: State,
+    indexes: Indexes,
+    batch: Batch,
+    /// Appended frames that are not durable yet, oldest first.
+    pending: VecDeque<PendingFrame>,
+    ticket_next: u64,
+    applied: Index,
+    /// The latest time the engine has been told. It never goes back.
+    clock: Timestamp,
+    wakes: Wakes,
+    /// Names under creation: proposed and not yet durable.
+    creating_topics: HashSet<TopicName>,
+    creating_groups: HashSet<GroupName>,
+    /// Dead letters that wait for their topic to exist.
+    parked: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
+    /// Indexes of the checkpoints that exist, newest first.
+    checkpoints: [Index; 2],
+    checkpointing: bool,
+    /// Segments whose index is being written.
+    sealing: BTreeSet<SegmentId>,
+    /// Oldest segment, whose unfinished messages have been copied forward in the frames up to this index.
+    retiring: Option<(SegmentId, Index)>,
+    usage: Option<Usage>,
+}
+
+/// Who may have something to receive now. Taken by the owner after each step.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    /// Queues that gained a message.
+    pub queues: Vec<QueueKey>,
+    /// Groups that may get a message of a topic which they could not get before.
+    pub groups: Vec<(GroupId, TopicId)>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("topics", &self.state.topics.len())
+            .field("groups", &self.state.groups.len())
+            .field("applied", &self.applied)
+            .field("pending", &self.pending.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Reads messages; may be used from any thread while the engine works on.
+    pub fn reader(&self) -> Arc<dyn Reader> {
+        self.reader.clone()
+    }
+
+    pub fn log(&self) -> &dyn Log {
+        &*self.log
+    }
+
+    /// What may be delivered now and could not before; empties the list.
+    pub fn take_wakes(&mut self) -> Wakes {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// Whether [`Engine::take_wakes`] has anything to give.
+    pub fn has_wakes(&self) -> bool {
+        !self.wakes.queues.is_empty() || !self.wakes.groups.is_empty()
+    }
+
+    /// The clock never goes back, whatever the caller's does: order in a queue is order in time.
+    fn advance(&mut self, now: Timestamp) -> Timestamp {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.ticket_next += 1;
+        Ticket(self.ticket_next)
+    }
+
+    /// A fact takes effect at once and is logged with the current batch.
+    fn record(&mut self, fact: &Fact) {
+        #[cfg(feature = "planted")]
+        let forgotten = matches!(fact, Fact::Ack { .. }) && self.planted(crate::Planted::ForgetAcks);
+        #[cfg(not(feature = "planted"))]
+        let forgotten = false;
+        if !forgotten {
+            fact.put(&mut self.batch.payload);
+        }
+        let mut effects = Effects::default();
+        self.state.apply_fact(fact, &mut effects);
+        self.note(effects);
+    }
+
+    fn note(&mut self, effects: Effects) {
+        self.wakes.queues.extend(effects.grown);
+        self.wakes.groups.extend(effects.released);
+    }
+
+    pub(crate) fn topic_name(&self, id: TopicId) -> Option<&TopicName> {
+        self.state.topics.get(&id).map(|topic| &topic.name)
+    }
+
+    /// How many delayed messages, open transactions and dedup keys are held.
+    pub fn held(&self) -> Held {
+        Held {
+            delayed: self.state.timers.len(),
+            transactions: self.state.transactions.len(),
+            dedup_keys: self.state.dedup.len(),
+        }
+    }
+
+    /// Bytes of the current batch that have not been appended.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch.payload.len()
+    }
+
+    pub fn has_batch(&self) -> bool {
+        !self.batch.payload.is_empty()
+    }
+
+    /// Frames appended and not yet durable.
+    pub fn pending_frames(&self) -> usize {
+        self.pending.len()
+    }
+
+    #[cfg(feature = "planted")]
+    fn planted(&self, bug: crate::Planted) -> bool {
+        self.config.planted == Some(bug)
+    }
+}
+
+/// Counts of messages that are stored and in no queue, and of remembered keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub delayed: usize,
+    pub transactions: usize,
+    pub dedup_keys: usize,
+}
+
+/// Largest record a message can be, with room for its properties and the record's own fields.
+fn record_size_max(config: &Config) -> u32 {
+    let limits = &config.limits;
+    u32::try_from(limits.body_bytes_max + 4 * limits.properties_bytes_max + (64 << 10)).unwrap_or(u32::MAX)
+}

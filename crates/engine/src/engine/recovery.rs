@@ -1,0 +1,213 @@
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use redstart_log::{Error as LogError, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
+
+use super::{Engine, Wakes, batch::Batch};
+use crate::{
+    Config, Timestamp,
+    codec::Malformed,
+    index::{IndexError, Indexes},
+    queue::Run,
+    record::{Record, decode_payload},
+    state::{Effects, FrameContext, OffsetGap, Scope, State},
+};
+
+/// A log that the engine cannot start from.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("frame {index} at log position {position}: {source}")]
+    Malformed { index: Index, position: Position, source: Malformed },
+    #[error("frame {index}: {source}")]
+    Gap { index: Index, source: OffsetGap },
+    #[error("no checkpoint can be read and the log begins at frame {first}: what came before it is gone")]
+    NoCheckpoint { first: Index },
+    #[error("the log has no frame {missing}: it follows the checkpoint at frame {checkpoint}")]
+    FramesMissing { checkpoint: Index, missing: Index },
+}
+
+/// What a start found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Frame of the checkpoint that was used; 0 for none.
+    pub checkpoint: Index,
+    /// Checkpoints that could not be used, and why.
+    pub damaged_checkpoints: Vec<String>,
+    pub frames_replayed: u64,
+    /// Segments whose index was built again.
+    pub indexes_rebuilt: Vec<SegmentId>,
+    /// Stored indexes that could not be read, and why.
+    pub damaged_indexes: Vec<String>,
+}
+
+impl Engine {
+    /// Restores the state: the newest good checkpoint, and the frames after it.
+    pub fn open(log: Box<dyn Log>, config: Config) -> Result<(Engine, Recovered), OpenError> {
+        let mut recovered = Recovered::default();
+        let (checkpoints, damaged) = log.checkpoints().load()?;
+        recovered.damaged_checkpoints = damaged;
+        let known: Vec<Index> = checkpoints.iter().map(|(at, _)| *at).collect();
+        let state = newest_state(&checkpoints, &mut recovered);
+        let reader = log.reader();
+        let indexes = Indexes::new(reader.clone());
+        let mut engine = Engine {
+            log,
+            reader,
+            config,
+            state,
+            indexes,
+            batch: Batch::default(),
+            pending: VecDeque::new(),
+            ticket_next: 0,
+            applied: recovered.checkpoint,
+            clock: Timestamp(0),
+            wakes: Wakes::default(),
+            creating_topics: HashSet::new(),
+            creating_groups: HashSet::new(),
+            parked: Vec::new(),
+            checkpoints: [
+                known.first().copied().unwrap_or_default(),
+                known.get(1).copied().unwrap_or_default(),
+            ],
+            checkpointing: false,
+            sealing: BTreeSet::new(),
+            retiring: None,
+            usage: None,
+        };
+        engine.check_reach(&recovered)?;
+        for segment in engine.log.segments() {
+            engine.clock = engine.clock.max(Timestamp(segment.last_timestamp_ms));
+            engine.recover_segment(segment, &mut recovered)?;
+        }
+        #[cfg(feature = "planted")]
+        if engine.planted(crate::Planted::ForgetLocksOnRestart) {
+            let all =
+                engine.state.subscriptions.values_mut().flat_map(|subscription| &mut subscription.queues);
+            all.for_each(|progress| progress.locks = Some(Box::default()));
+        }
+        Ok((engine, recovered))
+    }
+
+    /// The frames after the checkpoint must all be there.
+    fn check_reach(&self, recovered: &Recovered) -> Result<(), OpenError> {
+        let Some(first) = self.log.segments().into_iter().map(|segment| segment.first).next() else {
+            return Ok(());
+        };
+        if recovered.checkpoint == Index(0) && first > Index(1) {
+            return Err(OpenError::NoCheckpoint { first });
+        }
+        if first.0 > recovered.checkpoint.0 + 1 {
+            let missing = Index(recovered.checkpoint.0 + 1);
+            return Err(OpenError::FramesMissing { checkpoint: recovered.checkpoint, missing });
+        }
+        Ok(())
+    }
+
+    /// Takes a segment's stored index when the checkpoint covers the whole segment; scans the segment otherwise.
+    fn recover_segment(&mut self, segment: SegmentInfo, recovered: &mut Recovered) -> Result<(), OpenError> {
+        if segment.has_index && !segment.active && segment.last <= recovered.checkpoint {
+            match self.load_index(segment.id) {
+                Ok(()) => return Ok(()),
+                Err(error) => recovered.damaged_indexes.push(error.to_string()),
+            }
+        }
+        self.scan_segment(segment, recovered)
+    }
+
+    fn load_index(&mut self, segment: SegmentId) -> Result<(), IndexError> {
+        let (runs, timers) = self.indexes.load(segment)?;
+        for item in runs {
+            if let Some(topic) = self.state.topics.get_mut(&item.queue.topic) {
+                let run = Run { segment, first: item.first, at: Some(item.at) };
+                topic.queue_mut(item.queue.queue).restore_run(run, u64::from(item.count));
+            }
+        }
+        for (key, timer) in timers {
+            self.state.timers.restore(key, timer);
+        }
+        Ok(())
+    }
+
+    fn scan_segment(&mut self, segment: SegmentInfo, recovered: &mut Recovered) -> Result<(), OpenError> {
+        if !segment.active {
+            recovered.indexes_rebuilt.push(segment.id);
+        }
+        // The segment is known as holding an index in memory from here on, even if that stays empty.
+        self.indexes.live_mut(segment.id);
+        let mut at = Position(segment.id.0);
+        let mut registered = false;
+        while let Some(frame) = self.reader.frame(at)? {
+            at = frame.next;
+            let covered = frame.index <= recovered.checkpoint;
+            if !covered && !registered {
+                self.register(segment.id);
+                registered = true;
+            }
+            let context = FrameContext { segment: segment.id, timestamp: Timestamp(frame.timestamp_ms) };
+            self.clock = self.clock.max(context.timestamp);
+            let scope = if covered { Scope::IndexOnly } else { Scope::Both };
+            let mut effects = Effects::default();
+            for located in decode_payload(&frame.payload, frame.position) {
+                let located = located.map_err(|source| OpenError::Malformed {
+                    index: frame.index,
+                    position: frame.position,
+                    source,
+                })?;
+                match located.record {
+                    Record::Decision(decision) => self
+                        .state
+                        .apply(
+                            &decision,
+                            context,
+                            &self.config.transactions,
+                            &mut self.indexes,
+                            scope,
+                            &mut effects,
+                        )
+                        .map_err(|source| OpenError::Gap { index: frame.index, source })?,
+                    Record::Fact(fact) if !covered => self.state.apply_fact(&fact, &mut effects),
+                    Record::Fact(_) => {}
+                }
+            }
+            if !covered {
+                self.applied = frame.index;
+                recovered.frames_replayed += 1;
+            }
+        }
+        if !registered {
+            self.register(segment.id);
+        }
+        Ok(())
+    }
+
+    /// Makes known what the part of a segment holds that the checkpoint covers: its runs and its timers.
+    fn register(&mut self, segment: SegmentId) {
+        let Some(live) = self.indexes.live(segment).cloned() else { return };
+        for (key, run) in live.runs() {
+            if let Some(topic) = self.state.topics.get_mut(&key.topic) {
+                let run = Run { segment, first: run.first, at: None };
+                topic.queue_mut(key.queue).restore_run(run, 0);
+            }
+        }
+        for (key, timer) in &live.timers {
+            self.state.timers.restore(*key, *timer);
+        }
+    }
+}
+
+/// The newest checkpoint that can be read, or an empty state from which the whole log is replayed.
+fn newest_state(checkpoints: &[(Index, bytes::Bytes)], recovered: &mut Recovered) -> State {
+    for (at, bytes) in checkpoints {
+        match State::decode(bytes) {
+            Ok(state) => {
+                recovered.checkpoint = *at;
+                return state;
+            }
+            Err(error) => recovered.damaged_checkpoints.push(format!("checkpoint at frame {at}: {error}")),
+        }
+    }
+    State::default()
+}

@@ -1,0 +1,260 @@
+use std::time::Duration;
+
+use redstart_log::Position;
+
+use super::Engine;
+use crate::{
+    Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicName,
+    message::Invalid,
+    name,
+    record::{Cause, Placement, dedup_hash, put_message},
+    timer::TimerKey,
+    topic::Topic,
+};
+
+/// How messages are to be stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SendOptions {
+    /// The queue, when the client chose one. A message group is mapped to its queue here, whatever the client says.
+    pub queue: Option<QueueId>,
+    /// Store a half message, to be asked about after this time (or the default) when its producer is silent.
+    pub half: Option<Half>,
+}
+
+/// A half message's own setting.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Half {
+    pub check_after: Option<Duration>,
+}
+
+/// What a producer is told of a stored message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendReceipt {
+    pub queue: QueueKey,
+    pub visibility: Visibility,
+    pub position: Position,
+    pub size: u32,
+    pub stored_at: Timestamp,
+}
+
+/// Whether consumers can get a message, and how to name it while they cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    Visible(QueueOffset),
+    /// Held until due; the key recalls it.
+    Delayed(TimerKey),
+    /// Held until the transaction ends; the receipt's position names it.
+    Half,
+}
+
+/// A send that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Stored once the ticket's outcome says so.
+    Proposed(Ticket),
+    /// The same dedup key was stored before: this is what its message was given.
+    Duplicate(SendReceipt),
+    /// The same dedup key is on its way under this ticket.
+    DuplicateOf(Ticket),
+}
+
+/// A send that was refused. Nothing is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    #[error("topic {topic} does not exist")]
+    UnknownTopic { topic: TopicName },
+    #[error(transparent)]
+    Name(#[from] name::Error),
+    #[error("topic {topic} is not writable (permission {permission})")]
+    NotWritable { topic: TopicName, permission: u8 },
+    #[error("topic {topic} takes {expected} messages, this one is {found}")]
+    TypeMismatch { topic: TopicName, expected: MessageType, found: MessageType },
+    #[error("queue {queue} does not exist: topic {topic} has {queues} write queues")]
+    UnknownQueue { topic: TopicName, queue: QueueId, queues: u32 },
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error("a batch cannot carry dedup keys")]
+    BatchDedup,
+    #[error("{what}: {value} are held, the limit is {limit}")]
+    TooMany { what: &'static str, value: usize, limit: usize },
+    #[error("the disk is {percent} % full, from {limit} % on nothing is stored")]
+    DiskFull { percent: u8, limit: u8 },
+}
+
+impl Engine {
+    /// Proposes one message, or a batch of one topic that is stored whole or not at all.
+    pub fn send(
+        &mut self,
+        topic: &TopicName,
+        messages: &[Message],
+        options: SendOptions,
+        now: Timestamp,
+    ) -> Result<Sent, SendError> {
+        let now = self.advance(now);
+        self.check_send(topic, messages, options, now)?;
+        let Some(id) = self.state.topic_names.get(topic).copied() else {
+            return Err(SendError::UnknownTopic { topic: topic.clone() });
+        };
+        let deduplicates =
+            self.state.topics.get(&id).is_some_and(|topic| topic.config.dedup_window.is_some());
+        let mut dedup = None;
+        if let ([message], true) = (messages, deduplicates)
+            && let Some(key) = message.dedup_key()
+        {
+            let key = dedup_hash(id, key);
+            if let Some(sent) = self.duplicate(key, now) {
+                return Ok(sent);
+            }
+            dedup = Some(key);
+        }
+        let ticket = self.ticket();
+        if let Some(key) = dedup {
+            self.state.dedup.propose(key, ticket);
+        }
+        let mut queue = options.queue;
+        for message in messages {
+            let Some(topic) = self.state.topics.get_mut(&id) else { break };
+            let chosen = choose_queue(topic, message, queue);
+            // The messages of a batch share a queue.
+            queue = Some(chosen);
+            #[cfg(feature = "planted")]
+            let options = match self.config.planted {
+                Some(crate::Planted::ShowHalfMessages) => SendOptions { half: None, ..options },
+                _ => options,
+            };
+            let placement = place(topic, chosen, message, options, &self.config.transactions, now);
+            let key = QueueKey { topic: id, queue: chosen };
+            let mut stored = put_message(&mut self.batch.payload, message, Cause::Send, key, placement, now);
+            stored.dedup = dedup;
+            self.propose_stored(Some(ticket), stored);
+        }
+        Ok(Sent::Proposed(ticket))
+    }
+
+    fn check_send(
+        &self,
+        name: &TopicName,
+        messages: &[Message],
+        options: SendOptions,
+        now: Timestamp,
+    ) -> Result<(), SendError> {
+        let Some(topic) = self.state.topic_by_name(name) else {
+            return Err(SendError::UnknownTopic { topic: name.clone() });
+        };
+        if !topic.config.permission.write {
+            let permission = topic.config.permission.bits();
+            return Err(SendError::NotWritable { topic: name.clone(), permission });
+        }
+        if let Some(queue) = options.queue.filter(|queue| queue.0 >= topic.config.write_queues) {
+            let queues = topic.config.write_queues;
+            return Err(SendError::UnknownQueue { topic: name.clone(), queue, queues });
+        }
+        let limits = &self.config.limits;
+        self.check_batch(topic, messages, options)?;
+        for message in messages {
+            message.validate(limits, now)?;
+            let found = message.message_type(options.half.is_some());
+            let expected = topic.config.message_type;
+            if self.config.check_message_type && !expected.takes(found) {
+                return Err(SendError::TypeMismatch { topic: name.clone(), expected, found });
+            }
+        }
+        let held = self.held();
+        let over = |what, value, limit| {
+            if value >= limit { Err(SendError::TooMany { what, value, limit }) } else { Ok(()) }
+        };
+        over("delayed messages", held.delayed, limits.timers_max)?;
+        over("open transactions", held.transactions, limits.transactions_open_max)?;
+        over("dedup keys", held.dedup_keys, limits.dedup_keys_max)?;
+        self.check_disk()
+    }
+
+    fn check_batch(
+        &self,
+        topic: &Topic,
+        messages: &[Message],
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        let limits = &self.config.limits;
+        if let [_] = messages {
+            return Ok(());
+        }
+        if messages.is_empty() || messages.len() > limits.batch_messages_max {
+            let limit = limits.batch_messages_max;
+            return Err(Invalid::BatchCount { count: messages.len(), limit }.into());
+        }
+        let size = messages.iter().map(|message| message.body.len()).sum();
+        if size > limits.batch_bytes_max {
+            return Err(Invalid::BatchTooLarge { size, limit: limits.batch_bytes_max }.into());
+        }
+        let first = messages[0].message_type(options.half.is_some());
+        if matches!(first, MessageType::Delay | MessageType::Transaction) {
+            return Err(Invalid::BatchType { found: first }.into());
+        }
+        for (index, message) in messages.iter().enumerate() {
+            let found = message.message_type(false);
+            if found != first {
+                return Err(Invalid::BatchMixed { index, found, first }.into());
+            }
+            if topic.config.dedup_window.is_some() && message.dedup_key().is_some() {
+                return Err(SendError::BatchDedup);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_disk(&self) -> Result<(), SendError> {
+        let limit = self.config.retention.refuse_percent;
+        match self.disk_percent() {
+            Some(percent) if percent >= limit => Err(SendError::DiskFull { percent, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    fn duplicate(&self, key: u128, now: Timestamp) -> Option<Sent> {
+        #[cfg(feature = "planted")]
+        if self.planted(crate::Planted::ForgetDedupKey) {
+            return None;
+        }
+        if let Some(ticket) = self.state.dedup.pending(key) {
+            return Some(Sent::DuplicateOf(ticket));
+        }
+        let first = self.state.dedup.first(key, now)?;
+        Some(Sent::Duplicate(SendReceipt {
+            queue: first.queue,
+            visibility: first.offset.map_or(Visibility::Half, Visibility::Visible),
+            position: first.position,
+            size: 0,
+            stored_at: Timestamp(0),
+        }))
+    }
+}
+
+/// The one place that decides on a queue: by message group, else as the client wants, else in turn.
+pub(super) fn choose_queue(topic: &mut Topic, message: &Message, wanted: Option<QueueId>) -> QueueId {
+    let queues = topic.config.write_queues;
+    if message.group.is_some() {
+        return QueueId(message.group_hash() % queues);
+    }
+    wanted.unwrap_or_else(|| {
+        topic.round_robin = (topic.round_robin + 1) % queues;
+        QueueId(topic.round_robin)
+    })
+}
+
+fn place(
+    topic: &mut Topic,
+    queue: QueueId,
+    message: &Message,
+    options: SendOptions,
+    transactions: &crate::config::Transactions,
+    now: Timestamp,
+) -> Placement {
+    if let Some(half) = options.half {
+        return Placement::Half { check_after: half.check_after.unwrap_or(transactions.first_check_after) };
+    }
+    if message.deliver_at.is_some_and(|at| at > now) {
+        return Placement::Delayed;
+    }
+    Placement::Visible(topic.queue_mut(queue).propose())
+}

@@ -1,0 +1,237 @@
+use redstart_log::ReadError;
+
+use super::{AckError, Engine, TransactionCheck, send::choose_queue};
+use crate::{
+    GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicName,
+    record::{AckReason, Cause, Decision, Fact, FetchError, Fetched, Link, Placement, fetch, put_message},
+    timer::{Timer, TimerKey},
+};
+
+/// Delayed messages linked by one step, so that a flood of due ones leaves room for other work.
+const LINKS_PER_TICK: usize = 4096;
+const CHECKS_PER_TICK: usize = 1024;
+const BURIALS_PER_TICK: usize = 256;
+#[cfg(feature = "planted")]
+const EARLY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Properties that tell where a dead letter comes from.
+pub const DLQ_ORIGIN_TOPIC: &str = "DLQ_ORIGIN_TOPIC";
+pub const DLQ_ORIGIN_MESSAGE_ID: &str = "DLQ_ORIGIN_MESSAGE_ID";
+pub const DLQ_ATTEMPTS: &str = "DLQ_ATTEMPTS";
+pub const DLQ_REASON: &str = "DLQ_REASON";
+
+/// A message that no consumer of the group can process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeadLetter<'a> {
+    pub group: GroupId,
+    pub queue: QueueKey,
+    pub offset: QueueOffset,
+    pub attempts: u16,
+    pub reason: &'a str,
+}
+
+/// What became of a dead letter.
+#[derive(Debug)]
+pub(super) enum Burial {
+    Proposed,
+    /// Its topic is being created; try again when that is durable.
+    NeedsTopic(TopicName),
+    /// There is no message left to bury.
+    Unreadable,
+}
+
+/// A message that could not be moved to the dead-letter topic.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    #[error(transparent)]
+    Receipt(#[from] AckError),
+    #[error("the dead-letter topic {topic} is being created, try again")]
+    NoTopic { topic: TopicName },
+    #[error("the message is no longer stored or is damaged")]
+    Unreadable,
+}
+
+impl Engine {
+    /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions. Returns the
+    /// transactions whose producers must be asked.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
+        let now = self.advance(now);
+        self.fire(now);
+        self.bury(now);
+        self.check_transactions(now, CHECKS_PER_TICK)
+    }
+
+    /// When [`Engine::tick`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let chance = self.state.last_chances.first().map(|(at, ..)| *at);
+        [self.state.timers.next_due(), chance, self.state.transactions.next_due()].into_iter().flatten().min()
+    }
+
+    fn fire(&mut self, now: Timestamp) {
+        #[cfg(feature = "planted")]
+        let now = if self.planted(crate::Planted::FireEarly) { now.after(EARLY) } else { now };
+        let due = self.state.timers.take_due(now, LINKS_PER_TICK);
+        if due.is_empty() {
+            return;
+        }
+        let mut links = Vec::with_capacity(due.len());
+        for (key, timer) in due {
+            match self.link(key, &timer, now) {
+                Some(link) => links.push(link),
+                // The topic is gone, and its delayed messages with it.
+                None => self.propose(None, Decision::Recall { key }),
+            }
+        }
+        if !links.is_empty() {
+            self.propose(None, Decision::Link(links));
+        }
+    }
+
+    fn link(&mut self, key: TimerKey, timer: &Timer, now: Timestamp) -> Option<Link> {
+        let topic = self.state.topics.get_mut(&timer.queue.topic)?;
+        let offset = topic.queue_mut(timer.queue.queue).propose();
+        Some(Link { key, queue: timer.queue, offset, entry: timer.entry(now) })
+    }
+
+    /// Moves messages whose last attempt has failed to the dead-letter topic.
+    pub(super) fn bury(&mut self, now: Timestamp) {
+        for _ in 0..BURIALS_PER_TICK {
+            let Some(chance) = self.state.last_chances.first().copied().filter(|(at, ..)| *at <= now) else {
+                return;
+            };
+            self.state.last_chances.pop_first();
+            let (visible_at, group, queue, offset) = chance;
+            let flight = self.state.progress(group, queue).and_then(|progress| progress.flight(offset));
+            let attempts = match flight {
+                Some(flight) if flight.visible_at == visible_at => u32::from(flight.attempt),
+                _ => continue,
+            };
+            let exhausted =
+                self.state.groups.get(&group).is_some_and(|group| attempts >= group.config.attempts_max());
+            let attempts = attempts as u16;
+            let dead = DeadLetter { group, queue, offset, attempts, reason: "retries exhausted" };
+            if exhausted && let Burial::NeedsTopic(_) = self.dead_letter(None, dead, now) {
+                self.parked.push(chance);
+            }
+        }
+    }
+
+    /// Proposes the dead letter of a message.
+    pub(super) fn dead_letter(
+        &mut self,
+        ticket: Option<Ticket>,
+        dead: DeadLetter<'_>,
+        now: Timestamp,
+    ) -> Burial {
+        let DeadLetter { group, queue: from, offset, .. } = dead;
+        let Some(name) = self.state.groups.get(&group).map(|group| group.name.dead_letter_topic()) else {
+            return Burial::Unreadable;
+        };
+        let Some(to) = self.state.topic_names.get(&name).copied() else {
+            self.create_dead_letter_topic(name.clone());
+            return Burial::NeedsTopic(name);
+        };
+        let fetched = self.read_entry(from, offset).ok().flatten();
+        let Some(message) = fetched.and_then(|fetched| Some(fetched.message().ok()?.to_message())) else {
+            self.record(&Fact::Ack {
+                group,
+                queue: from,
+                reason: AckReason::Unreadable,
+                offsets: vec![offset],
+            });
+            return Burial::Unreadable;
+        };
+        let origin = self.topic_name(from.topic).map(|name| name.to_string()).unwrap_or_default();
+        let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
+        let Some(topic) = self.state.topics.get_mut(&to) else { return Burial::NeedsTopic(name) };
+        let queue = choose_queue(topic, &message, None);
+        let placement = Placement::Visible(topic.queue_mut(queue).propose());
+        let key = QueueKey { topic: to, queue };
+        let cause = Cause::DeadLetter { group, queue: from, offset };
+        let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, now);
+        self.propose_stored(ticket, stored);
+        if let Some(progress) = self.state.progress_mut(group, from) {
+            progress.set_dying(offset, true);
+        }
+        Burial::Proposed
+    }
+
+    /// A consumer gives a message up: it goes to the dead-letter topic without further retries.
+    pub fn forward_to_dead_letters(
+        &mut self,
+        receipt: Receipt,
+        now: Timestamp,
+    ) -> Result<Ticket, ForwardError> {
+        let now = self.advance(now);
+        if !self.check_receipt(receipt, now)? {
+            return Err(AckError::Expired.into());
+        }
+        let attempts = self
+            .state
+            .progress(receipt.group, receipt.queue)
+            .and_then(|progress| progress.flight(receipt.offset))
+            .map_or(0, |flight| flight.attempt);
+        let dead = DeadLetter {
+            group: receipt.group,
+            queue: receipt.queue,
+            offset: receipt.offset,
+            attempts,
+            reason: "given up by the consumer",
+        };
+        let ticket = self.ticket();
+        match self.dead_letter(Some(ticket), dead, now) {
+            Burial::Proposed => Ok(ticket),
+            Burial::NeedsTopic(topic) => Err(ForwardError::NoTopic { topic }),
+            Burial::Unreadable => Err(ForwardError::Unreadable),
+        }
+    }
+
+    /// The dead letter was refused: the message is in flight again, at its last chance.
+    pub(super) fn revive(&mut self, group: GroupId, queue: QueueKey, offset: QueueOffset) {
+        let Some(progress) = self.state.progress_mut(group, queue) else { return };
+        progress.set_dying(offset, false);
+        if let Some(visible_at) = progress.flight(offset).map(|flight| flight.visible_at) {
+            self.state.last_chances.insert((visible_at, group, queue, offset));
+        }
+    }
+
+    fn create_dead_letter_topic(&mut self, name: TopicName) {
+        let config = TopicConfig {
+            message_type: MessageType::Mixed,
+            read_queues: 1,
+            write_queues: 1,
+            ..TopicConfig::default()
+        };
+        self.propose_topic(None, name, config);
+    }
+
+    /// The message at a place of a queue; `None` when it is no longer stored.
+    pub(super) fn read_entry(
+        &self,
+        key: QueueKey,
+        offset: QueueOffset,
+    ) -> Result<Option<Fetched>, FetchError> {
+        let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
+            return Ok(None);
+        };
+        let Ok(Some(entry)) = self.indexes.entry(key, queue, offset) else { return Ok(None) };
+        match fetch(&*self.reader, entry.position, entry.size) {
+            Err(FetchError::Read(ReadError::Removed(_))) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+fn as_dead_letter(mut message: Message, origin: String, attempts: u16, reason: &str) -> Message {
+    message.deliver_at = None;
+    let id = message.id.clone();
+    let origin = [
+        (DLQ_ORIGIN_TOPIC, origin),
+        (DLQ_ORIGIN_MESSAGE_ID, id),
+        (DLQ_ATTEMPTS, attempts.to_string()),
+        (DLQ_REASON, reason.to_owned()),
+    ];
+    message.properties.retain(|(name, _)| !origin.iter().any(|(ours, _)| ours == name));
+    message.properties.extend(origin.map(|(name, value)| (name.to_owned(), value)));
+    message
+}

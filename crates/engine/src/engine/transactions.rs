@@ -1,0 +1,214 @@
+//! Transactions, recall, and messages that 4.x consumers hand back.
+
+use std::time::Duration;
+
+use redstart_log::Position;
+
+use super::{
+    Engine,
+    tick::{Burial, DeadLetter},
+};
+use crate::{
+    GroupName, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    record::{Decision, Fact, TransactionEnd},
+    timer::{Timer, TimerKey, TimerState},
+    transaction::Half,
+};
+
+/// A transaction whose producer must be asked what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionCheck {
+    pub id: Position,
+    pub topic: TopicId,
+    /// Where the half message is.
+    pub position: Position,
+    pub size: u32,
+    /// How often it has been asked about, this time included.
+    pub checks: u32,
+}
+
+/// The end of a transaction that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionError {
+    #[error(
+        "transaction {id} is not open: it was ended before, rolled back after its last check, or never begun"
+    )]
+    NotOpen { id: Position },
+}
+
+/// A recall that did not cancel anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecallError {
+    #[error("the message was due at {due} and has been delivered")]
+    Delivered { due: Timestamp },
+    #[error("no delayed message is known by this handle")]
+    Unknown,
+}
+
+/// A message that a 4.x consumer could not process.
+#[derive(Debug, Clone)]
+pub struct SendBack<'a> {
+    pub group: &'a GroupName,
+    /// The topic and queue it was pulled from.
+    pub topic: &'a TopicName,
+    pub queue: QueueId,
+    pub offset: QueueOffset,
+    /// When it comes again; the group's policy decides otherwise.
+    pub delay: Option<Duration>,
+    /// The client's own limit, when it has one.
+    pub retries_max: Option<u32>,
+}
+
+/// A hand-back that was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SendBackError {
+    #[error("consumer group {group} does not exist")]
+    UnknownGroup { group: GroupName },
+    #[error("the retry topic {topic} does not exist; create it first")]
+    NoRetryTopic { topic: TopicName },
+    #[error("the dead-letter topic {topic} is being created, try again")]
+    NoDeadLetterTopic { topic: TopicName },
+    #[error("topic {topic} queue {queue} has no message at offset {offset}")]
+    UnknownMessage { topic: TopicName, queue: QueueId, offset: QueueOffset },
+}
+
+impl Engine {
+    /// Commits or rolls back. The half message becomes visible when the ticket's outcome says so.
+    pub fn end_transaction(
+        &mut self,
+        id: Position,
+        commit: bool,
+        now: Timestamp,
+    ) -> Result<Ticket, TransactionError> {
+        let now = self.advance(now);
+        let half = *self.state.transactions.get(id).ok_or(TransactionError::NotOpen { id })?;
+        if half.ending {
+            return Err(TransactionError::NotOpen { id });
+        }
+        let ticket = self.ticket();
+        self.propose_end(Some(ticket), id, half, commit, now);
+        Ok(ticket)
+    }
+
+    fn propose_end(
+        &mut self,
+        ticket: Option<Ticket>,
+        id: Position,
+        half: Half,
+        commit: bool,
+        now: Timestamp,
+    ) {
+        let end = match half.deliver_at.filter(|due| *due > now) {
+            _ if !commit => TransactionEnd::Rollback,
+            Some(due) => TransactionEnd::Delayed { due, timer: half.message },
+            None => {
+                let queue = half.message.queue;
+                match self.state.topics.get_mut(&queue.topic) {
+                    // The topic is gone: there is nothing left to commit to.
+                    None => TransactionEnd::Rollback,
+                    Some(topic) => TransactionEnd::Visible {
+                        queue,
+                        offset: topic.queue_mut(queue.queue).propose(),
+                        entry: half.message.entry(now),
+                    },
+                }
+            }
+        };
+        self.state.transactions.set_ending(id, true);
+        self.propose(ticket, Decision::TransactionEnd { id, end });
+    }
+
+    pub(super) fn check_transactions(&mut self, now: Timestamp, max: usize) -> Vec<TransactionCheck> {
+        let rules = self.config.transactions.clone();
+        let mut checks = Vec::new();
+        for (id, half) in self.state.transactions.due(now, max) {
+            let given_up = half.checks >= rules.checks_max || now >= half.opened_at.after(rules.open_max);
+            if given_up {
+                self.propose_end(None, id, half, false, now);
+                continue;
+            }
+            let check = TransactionCheck {
+                id,
+                topic: half.message.queue.topic,
+                position: half.message.position,
+                size: half.message.size,
+                checks: half.checks + 1,
+            };
+            self.record(&Fact::Checked { id, checks: check.checks, next: now.after(rules.check_interval) });
+            checks.push(check);
+        }
+        checks
+    }
+
+    /// Cancels a delayed message by the key of its receipt.
+    pub fn recall(&mut self, key: TimerKey, now: Timestamp) -> Result<Ticket, RecallError> {
+        let now = self.advance(now);
+        match self.state.timers.get(key).map(|timer| timer.state) {
+            Some(TimerState::Waiting) => {
+                self.state.timers.mark(key, TimerState::Recalling);
+                let ticket = self.ticket();
+                self.propose(Some(ticket), Decision::Recall { key });
+                Ok(ticket)
+            }
+            Some(TimerState::Recalling) => Err(RecallError::Unknown),
+            Some(TimerState::Firing) => Err(RecallError::Delivered { due: key.due }),
+            None if key.due <= now => Err(RecallError::Delivered { due: key.due }),
+            None => Err(RecallError::Unknown),
+        }
+    }
+
+    /// Schedules a message for the group's retry topic, or buries it when its retries are used up. Its body is not
+    /// written again for a retry.
+    pub fn send_back(&mut self, back: &SendBack<'_>, now: Timestamp) -> Result<Ticket, SendBackError> {
+        let now = self.advance(now);
+        let unknown = || SendBackError::UnknownMessage {
+            topic: back.topic.clone(),
+            queue: back.queue,
+            offset: back.offset,
+        };
+        let Some(group) = self.state.group_by_name(back.group) else {
+            return Err(SendBackError::UnknownGroup { group: back.group.clone() });
+        };
+        let retries_max = back.retries_max.unwrap_or(group.config.retries_max);
+        let (group_id, policy) = (group.id, group.config.retry.clone());
+        let topic = self.state.topic_by_name(back.topic).ok_or_else(unknown)?;
+        let from = QueueKey { topic: topic.id, queue: back.queue };
+        let queue = topic.queue(back.queue).ok_or_else(unknown)?;
+        let entry = self.indexes.entry(from, queue, back.offset).ok().flatten().ok_or_else(unknown)?;
+
+        if u32::from(entry.attempt) >= retries_max {
+            let dead = DeadLetter {
+                group: group_id,
+                queue: from,
+                offset: back.offset,
+                attempts: entry.attempt.saturating_add(1),
+                reason: "retries exhausted",
+            };
+            let ticket = self.ticket();
+            return match self.dead_letter(Some(ticket), dead, now) {
+                Burial::Proposed => Ok(ticket),
+                Burial::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
+                Burial::Unreadable => Err(unknown()),
+            };
+        }
+        let retry_topic = back.group.retry_topic();
+        let Some(to) = self.state.topic_names.get(&retry_topic).copied() else {
+            return Err(SendBackError::NoRetryTopic { topic: retry_topic });
+        };
+        let attempt = entry.attempt.saturating_add(1);
+        let timer = Timer {
+            queue: QueueKey { topic: to, queue: QueueId(0) },
+            position: entry.position,
+            size: entry.size,
+            tag_hash: entry.tag_hash,
+            group_hash: entry.group_hash,
+            attempt,
+            priority: entry.priority,
+            state: TimerState::Waiting,
+        };
+        let due = now.after(back.delay.unwrap_or_else(|| policy.delay(attempt.into())));
+        let ticket = self.ticket();
+        self.propose(Some(ticket), Decision::SendBack { due, timer, id: Position(0) });
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,232 @@
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    ops::{Bound, Deref},
+    sync::Arc,
+};
+
+use redstart_log::{Position, ReadError, Reader, SegmentId};
+
+use super::{
+    LiveIndex,
+    cache::BlockCache,
+    file::{self, Header, Part, RunItem},
+};
+use crate::{
+    Entry, QueueKey, QueueOffset, Timestamp,
+    codec::Malformed,
+    queue::Queue,
+    timer::{Timer, TimerKey},
+};
+
+/// 1,024 blocks of 128 entries: 4 MiB.
+const CACHED_BLOCKS_MAX: usize = 1024;
+
+/// An index that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the index of segment {segment}: {source}")]
+    Malformed { segment: SegmentId, source: Malformed },
+}
+
+/// The indexes of all segments, in memory or on disk.
+pub(crate) struct Indexes {
+    reader: Arc<dyn Reader>,
+    live: BTreeMap<SegmentId, Arc<LiveIndex>>,
+    sealed: BTreeMap<SegmentId, Header>,
+    cache: RefCell<BlockCache>,
+}
+
+impl std::fmt::Debug for Indexes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Indexes").field("live", &self.live.len()).field("sealed", &self.sealed.len()).finish()
+    }
+}
+
+/// Consecutive entries of one queue.
+#[derive(Debug)]
+pub(crate) enum Chunk<'a> {
+    Live(&'a [Entry]),
+    Sealed { block: Arc<Vec<Entry>>, start: usize },
+}
+
+impl Deref for Chunk<'_> {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        match self {
+            Chunk::Live(entries) => entries,
+            Chunk::Sealed { block, start } => block.get(*start..).unwrap_or(&[]),
+        }
+    }
+}
+
+impl Indexes {
+    pub fn new(reader: Arc<dyn Reader>) -> Indexes {
+        let cache = RefCell::new(BlockCache::new(CACHED_BLOCKS_MAX));
+        Indexes { reader, live: BTreeMap::new(), sealed: BTreeMap::new(), cache }
+    }
+
+    pub fn live_mut(&mut self, segment: SegmentId) -> &mut LiveIndex {
+        // Shared only once the segment takes no more entries, to be written: never copied in practice.
+        Arc::make_mut(self.live.entry(segment).or_default())
+    }
+
+    pub fn live(&self, segment: SegmentId) -> Option<&Arc<LiveIndex>> {
+        self.live.get(&segment)
+    }
+
+    /// Segments whose index is in memory, oldest first.
+    pub fn live_segments(&self) -> Vec<SegmentId> {
+        self.live.keys().copied().collect()
+    }
+
+    /// Loads a stored index: its runs and timers. An error means it must be built again.
+    pub fn load(&mut self, segment: SegmentId) -> Result<(Vec<RunItem>, Vec<(TimerKey, Timer)>), IndexError> {
+        let header = self.reader.index_read(segment, 0, file::HEADER_LEN)?;
+        let malformed = |source| IndexError::Malformed { segment, source };
+        let header = Header::decode(&header, segment).map_err(malformed)?;
+        let runs = file::decode_directory(&self.read(segment, header.directory())?).map_err(malformed)?;
+        let timers = file::decode_timers(&self.read(segment, header.timers())?).map_err(malformed)?;
+        self.sealed.insert(segment, header);
+        Ok((runs, timers))
+    }
+
+    pub fn timers(&self, segment: SegmentId) -> Result<Vec<(TimerKey, Timer)>, IndexError> {
+        if let Some(live) = self.live.get(&segment) {
+            return Ok(live.timers.clone());
+        }
+        let Some(header) = self.sealed.get(&segment) else { return Ok(Vec::new()) };
+        let bytes = self.read(segment, header.timers())?;
+        file::decode_timers(&bytes).map_err(|source| IndexError::Malformed { segment, source })
+    }
+
+    /// The index file of `segment` has been written: memory lets go of it.
+    pub fn sealed(&mut self, segment: SegmentId, bytes: &[u8]) -> Result<(), IndexError> {
+        let header = bytes.get(..file::HEADER_LEN).unwrap_or(&[]);
+        let header =
+            Header::decode(header, segment).map_err(|source| IndexError::Malformed { segment, source })?;
+        self.sealed.insert(segment, header);
+        self.live.remove(&segment);
+        Ok(())
+    }
+
+    pub fn forget(&mut self, segment: SegmentId) {
+        self.live.remove(&segment);
+        self.sealed.remove(&segment);
+    }
+
+    /// Entries of `queue` from `offset` on, up to the end of an index block or run; empty when there are none.
+    pub fn chunk<'a>(
+        &'a self,
+        key: QueueKey,
+        queue: &Queue,
+        offset: QueueOffset,
+    ) -> Result<Chunk<'a>, IndexError> {
+        let Some((run, end)) = queue.run_of(offset) else { return Ok(Chunk::Live(&[])) };
+        let (Some(at), None) = (run.at, self.live.get(&run.segment)) else {
+            let entries = self.live.get(&run.segment).map_or(&[][..], |live| live.entries(key, offset));
+            return Ok(Chunk::Live(entries));
+        };
+        let n = offset.0 - run.first.0;
+        let (_, part) = file::entry_block(at, n, end.0 - run.first.0);
+        let start = (n % file::ENTRIES_PER_BLOCK) as usize;
+        if let Some(block) = self.cache.borrow_mut().get((run.segment, part.at)) {
+            return Ok(Chunk::Sealed { block, start });
+        }
+        let entries = file::decode_entries(&self.read(run.segment, part)?)
+            .map_err(|source| IndexError::Malformed { segment: run.segment, source })?;
+        let block = Arc::new(entries);
+        self.cache.borrow_mut().insert((run.segment, part.at), block.clone());
+        Ok(Chunk::Sealed { block, start })
+    }
+
+    pub fn entry(
+        &self,
+        key: QueueKey,
+        queue: &Queue,
+        offset: QueueOffset,
+    ) -> Result<Option<Entry>, IndexError> {
+        Ok(self.chunk(key, queue, offset)?.first().copied())
+    }
+
+    /// The first offset whose message became visible at or after `at`; the queue's end when there is none.
+    pub fn offset_at(&self, key: QueueKey, queue: &Queue, at: Timestamp) -> Result<QueueOffset, IndexError> {
+        let (mut low, mut high) = (queue.min().0, queue.end().0);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(key, queue, QueueOffset(middle))? {
+                Some(entry) if entry.stored_at >= at => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        Ok(QueueOffset(low))
+    }
+
+    /// Positions of records with this key hash, newest segment first, up to segments whose first message became
+    /// visible after `to`. Older segments are all searched: a delayed message is filed where its record is.
+    pub fn find_key(&self, hash: u64, to: Timestamp) -> Result<Vec<Position>, IndexError> {
+        let mut found = Vec::new();
+        for segment in self.segments().into_iter().rev() {
+            if let Some(live) = self.live.get(&segment) {
+                found.extend(live.positions_of(hash));
+            } else if let Some(header) = self.sealed.get(&segment) {
+                if header.oldest <= to {
+                    self.find_sealed_key(segment, header, hash, &mut found)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_sealed_key(
+        &self,
+        segment: SegmentId,
+        header: &Header,
+        hash: u64,
+        found: &mut Vec<Position>,
+    ) -> Result<(), IndexError> {
+        let block = |n: u64| -> Result<Vec<(u64, Position)>, IndexError> {
+            file::decode_keys(&self.read(segment, header.key_block(n))?)
+                .map_err(|source| IndexError::Malformed { segment, source })
+        };
+        let (mut low, mut high) = (0, header.key_blocks());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if block(middle)?.last().is_some_and(|(last, _)| *last < hash) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        for n in low..header.key_blocks() {
+            let keys = block(n)?;
+            found.extend(keys.iter().filter(|(key, _)| *key == hash).map(|(_, position)| *position));
+            if keys.last().is_some_and(|(last, _)| *last > hash) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn segments(&self) -> Vec<SegmentId> {
+        let mut all: Vec<_> = self.live.keys().chain(self.sealed.keys()).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The segment that holds `position`.
+    pub fn segment_of(&self, position: Position) -> Option<SegmentId> {
+        let range = (Bound::Unbounded, Bound::Included(SegmentId(position.0)));
+        let live = self.live.range(range).next_back().map(|(id, _)| *id);
+        let sealed = self.sealed.range(range).next_back().map(|(id, _)| *id);
+        live.max(sealed)
+    }
+
+    fn read(&self, segment: SegmentId, part: Part) -> Result<bytes::Bytes, ReadError> {
+        self.reader.index_read(segment, part.at, part.len)
+    }
+}

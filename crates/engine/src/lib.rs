@@ -1,0 +1,46 @@
+//! The broker as a deterministic state machine over the log.
+//!
+//! [`Engine`] holds topics, queues, groups, deliveries, timers and transactions. It has no clock, no socket, no thread
+//! and no random number of its own: the same requests at the same times on the same log give the same answers.
+
+mod checkpoint;
+mod codec;
+mod config;
+mod dedup;
+mod engine;
+mod entry;
+pub mod filter;
+mod group;
+mod index;
+mod message;
+mod name;
+#[cfg(feature = "planted")]
+mod planted;
+mod pop;
+mod queue;
+mod record;
+mod state;
+mod timer;
+mod topic;
+mod transaction;
+mod types;
+
+pub use codec::Malformed;
+pub use config::{Config, Limits, Retention, Transactions};
+pub use engine::*;
+pub use entry::Entry;
+pub use filter::Filter;
+pub use group::{GroupConfig, InvalidConfig as InvalidGroupConfig, RetryPolicy};
+pub use index::IndexError;
+pub use message::{DEDUP_KEY, Invalid as InvalidMessage, Message, MessageView, group_hash};
+pub use name::{DLQ_PREFIX, Error as NameError, GroupName, RETRY_PREFIX, TopicName};
+#[cfg(feature = "planted")]
+pub use planted::Planted;
+pub use pop::Receipt;
+pub use record::{FetchError, Fetched, fetch, fetch_at};
+pub use state::OffsetGap;
+pub use timer::TimerKey;
+pub use topic::{
+    InvalidConfig as InvalidTopicConfig, MessageType, Permission, TopicConfig, UnknownMessageType,
+};
+pub use types::{GroupId, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId};

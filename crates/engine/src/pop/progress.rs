@@ -1,0 +1,271 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cursor, locks::Locks};
+use crate::{
+    QueueOffset, Timestamp,
+    codec::{Malformed, Put, Take},
+    record::PopFact,
+};
+
+/// A message that was delivered and is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flight {
+    pub visible_at: Timestamp,
+    /// Which receive attempt holds it; a client that lost the answer may ask for the same again.
+    pub attempt_tag: u64,
+    /// Number of its current receipt.
+    pub seq: u32,
+    pub lock: u32,
+    /// Deliveries so far.
+    pub attempt: u16,
+    pub priority: u8,
+    pub state: FlightState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum FlightState {
+    /// A consumer has it until `visible_at`.
+    Held = 0,
+    /// The consumer gave it back; it comes again at `visible_at`.
+    Waiting = 1,
+    /// Its dead letter is being written.
+    Dying = 2,
+}
+
+/// Where one group stands in one queue.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub cursor: Cursor,
+    flights: BTreeMap<QueueOffset, Flight>,
+    /// Flights by the time they become visible; not the dying ones.
+    due: BTreeSet<(Timestamp, QueueOffset)>,
+    /// Only while the group consumes in order.
+    pub locks: Option<Box<Locks>>,
+    /// Number of the next receipt.
+    pub seq: u32,
+}
+
+impl Progress {
+    pub fn starting_at(offset: QueueOffset) -> Progress {
+        Progress { cursor: Cursor::Single(offset), ..Progress::default() }
+    }
+
+    /// The consumer offset: everything below it is done.
+    pub fn low_watermark(&self) -> QueueOffset {
+        let flight = self.flights.keys().next().copied();
+        let waiting = self.locks.as_ref().and_then(|locks| locks.first_waiting());
+        [flight, waiting].into_iter().flatten().fold(self.cursor.low(), QueueOffset::min)
+    }
+
+    pub fn flights(&self) -> impl Iterator<Item = (QueueOffset, &Flight)> {
+        self.flights.iter().map(|(offset, flight)| (*offset, flight))
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub fn flight(&self, offset: QueueOffset) -> Option<&Flight> {
+        self.flights.get(&offset)
+    }
+
+    /// Offsets whose time is out, in order of time.
+    pub fn expired(&self, now: Timestamp) -> impl Iterator<Item = QueueOffset> {
+        self.due.range(..=(now, QueueOffset(u64::MAX))).map(|(_, offset)| *offset)
+    }
+
+    pub fn next_visible(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Switches between ordered and concurrent delivery when the group's setting changed.
+    pub fn set_ordered(&mut self, ordered: bool) {
+        match (ordered, self.locks.take()) {
+            (true, Some(locks)) => self.locks = Some(locks),
+            (true, None) => {
+                let mut locks = Locks::default();
+                for (offset, flight) in &self.flights {
+                    locks.fly(flight.lock, *offset);
+                }
+                self.locks = Some(Box::new(locks));
+            }
+            (false, None) => {}
+            // What waited for a lock is delivered like a retry that is due.
+            (false, Some(locks)) => {
+                for (offset, lock) in locks.dissolve() {
+                    let flight = Flight {
+                        visible_at: Timestamp(0),
+                        attempt_tag: 0,
+                        seq: 0,
+                        lock,
+                        attempt: 0,
+                        priority: 0,
+                        state: FlightState::Waiting,
+                    };
+                    self.put_flight(offset, flight);
+                }
+            }
+        }
+    }
+
+    pub fn apply_pop(&mut self, fact: &PopFact) {
+        self.set_ordered(fact.ordered);
+        if fact.cursors.len() > 1 {
+            self.cursor.split();
+        }
+        for (level, next) in &fact.cursors {
+            self.cursor.set(*level, *next);
+        }
+        for (n, delivered) in fact.delivered.iter().enumerate() {
+            let flight = Flight {
+                visible_at: fact.visible_at,
+                attempt_tag: fact.attempt_tag,
+                seq: fact.seq.wrapping_add(n as u32),
+                lock: delivered.lock,
+                attempt: delivered.attempt,
+                priority: delivered.priority,
+                state: FlightState::Held,
+            };
+            self.put_flight(delivered.offset, flight);
+            if let Some(locks) = &mut self.locks {
+                locks.fly(delivered.lock, delivered.offset);
+            }
+        }
+        if let Some(locks) = &mut self.locks {
+            for blocked in &fact.blocked {
+                locks.block(blocked.lock, blocked.offset);
+            }
+        }
+        self.seq = fact.seq.wrapping_add(fact.delivered.len() as u32);
+    }
+
+    /// The message is done. Says whether it was in flight.
+    pub fn done(&mut self, offset: QueueOffset) -> bool {
+        let Some(flight) = self.flights.remove(&offset) else { return false };
+        self.due.remove(&(flight.visible_at, offset));
+        if let Some(locks) = &mut self.locks {
+            locks.land(flight.lock, offset);
+        }
+        true
+    }
+
+    pub fn change_invisible(&mut self, offset: QueueOffset, seq: u32, visible_at: Timestamp, waiting: bool) {
+        let Some(mut flight) = self.flights.get(&offset).copied() else { return };
+        flight.visible_at = visible_at;
+        flight.seq = seq;
+        flight.state = if waiting { FlightState::Waiting } else { FlightState::Held };
+        self.seq = self.seq.max(seq.wrapping_add(1));
+        self.put_flight(offset, flight);
+    }
+
+    /// Its dead letter has been proposed (or, with `false`, that was refused): nobody gets it meanwhile.
+    pub fn set_dying(&mut self, offset: QueueOffset, dying: bool) {
+        let Some(flight) = self.flights.get_mut(&offset) else { return };
+        if dying {
+            flight.state = FlightState::Dying;
+            self.due.remove(&(flight.visible_at, offset));
+        } else if flight.state == FlightState::Dying {
+            flight.state = FlightState::Held;
+            self.due.insert((flight.visible_at, offset));
+        }
+    }
+
+    /// A pull consumer stores where it goes on.
+    pub fn commit(&mut self, offset: QueueOffset) {
+        self.cursor.reset(offset);
+    }
+
+    /// An operator moves the group. What consumers hold of the range moved over is taken from them; what waits for a
+    /// retry still comes.
+    pub fn reset(&mut self, to: QueueOffset) {
+        let back = to < self.cursor.high();
+        let held: Vec<QueueOffset> = self
+            .flights
+            .iter()
+            .filter(|(at, flight)| flight.state == FlightState::Held && (**at >= to) == back)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in held {
+            self.done(at);
+        }
+        match &mut self.locks {
+            Some(locks) if back => locks.forget_from(to),
+            Some(locks) => locks.forget_before(to),
+            None => {}
+        }
+        self.cursor.reset(to);
+    }
+
+    /// Messages below `min` are gone from the log.
+    pub fn raise_to(&mut self, min: QueueOffset) {
+        while let Some(offset) = self.flights.keys().next().copied().filter(|first| *first < min) {
+            self.done(offset);
+        }
+        if let Some(locks) = &mut self.locks {
+            locks.forget_before(min);
+        }
+        match &mut self.cursor {
+            Cursor::Single(next) => *next = (*next).max(min),
+            Cursor::Levels(levels) => levels.iter_mut().for_each(|next| *next = (*next).max(min)),
+        }
+    }
+
+    fn put_flight(&mut self, offset: QueueOffset, flight: Flight) {
+        if let Some(old) = self.flights.insert(offset, flight) {
+            self.due.remove(&(old.visible_at, offset));
+        }
+        self.due.insert((flight.visible_at, offset));
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.cursor.encode(out);
+        out.put_u32(self.seq);
+        out.put_u32(self.flights.len() as u32);
+        for (offset, flight) in &self.flights {
+            out.put_u64(offset.0);
+            out.put_u64(flight.visible_at.0);
+            out.put_u64(flight.attempt_tag);
+            out.put_u32(flight.seq);
+            out.put_u32(flight.lock);
+            out.put_u16(flight.attempt);
+            out.put_u8(flight.priority);
+            out.put_u8(u8::from(flight.state == FlightState::Waiting));
+        }
+        out.put_u8(u8::from(self.locks.is_some()));
+        let waiting = self.locks.as_ref().map(|locks| locks.all_waiting()).unwrap_or_default();
+        out.put_u32(waiting.len() as u32);
+        for (offset, lock) in waiting {
+            out.put_u64(offset.0);
+            out.put_u32(lock);
+        }
+    }
+
+    pub fn decode(take: &mut Take<'_>) -> Result<Progress, Malformed> {
+        let mut progress =
+            Progress { cursor: Cursor::decode(take)?, seq: take.u32()?, ..Progress::default() };
+        for _ in 0..take.count(36)? {
+            let offset = QueueOffset(take.u64()?);
+            let flight = Flight {
+                visible_at: Timestamp(take.u64()?),
+                attempt_tag: take.u64()?,
+                seq: take.u32()?,
+                lock: take.u32()?,
+                attempt: take.u16()?,
+                priority: take.u8()?,
+                state: if take.u8()? == 1 { FlightState::Waiting } else { FlightState::Held },
+            };
+            progress.put_flight(offset, flight);
+        }
+        if take.u8()? != 0 {
+            progress.set_ordered(true);
+        }
+        for _ in 0..take.count(12)? {
+            let (offset, lock) = (QueueOffset(take.u64()?), take.u32()?);
+            if let Some(locks) = &mut progress.locks {
+                locks.block(lock, offset);
+            }
+        }
+        Ok(progress)
+    }
+}

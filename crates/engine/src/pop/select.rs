@@ -1,0 +1,330 @@
+use std::cmp::Reverse;
+
+use super::{Cursor, Flight, FlightState, Progress, cursor::LEVELS};
+use crate::{
+    Entry, QueueOffset, Timestamp,
+    index::{Chunk, IndexError},
+    record::{Blocked, Delivered},
+};
+
+/// Where a selection reads entries and asks whether a message passes the subscription's filter.
+pub(crate) trait Source {
+    fn chunk(&self, offset: QueueOffset) -> Result<Chunk<'_>, IndexError>;
+    fn passes(&self, entry: &Entry, budget: &mut Budget) -> Passes;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passes {
+    Yes,
+    No,
+    /// Not decided: the budget for reading messages is used up.
+    Later,
+}
+
+/// How much one request may take and look at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    pub messages: usize,
+    pub entries: usize,
+    pub reads: usize,
+}
+
+/// The rules under which messages are picked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub ordered: bool,
+    pub by_priority: bool,
+    pub attempts_max: u32,
+    pub attempt_tag: u64,
+    pub flights_max: usize,
+    pub blocked_max: usize,
+    pub now: Timestamp,
+}
+
+/// What to deliver out of one queue, and what else the search found out.
+#[derive(Debug, Default)]
+pub(crate) struct Selected {
+    pub delivered: Vec<(Delivered, Option<Entry>)>,
+    pub blocked: Vec<Blocked>,
+    /// The new cursors; empty when they did not move.
+    pub cursors: Vec<(u8, QueueOffset)>,
+    /// Their last attempt has failed: they go to the dead-letter topic.
+    pub exhausted: Vec<QueueOffset>,
+    /// The search ended because of the budget, not because there is nothing more.
+    pub more: bool,
+}
+
+/// Picks what a group gets next out of one queue. Changes nothing.
+pub(crate) fn select(
+    progress: &Progress,
+    end: QueueOffset,
+    source: &impl Source,
+    rules: Rules,
+    budget: &mut Budget,
+) -> Result<Selected, IndexError> {
+    let mut selection = Selection { progress, end, source, rules, budget, out: Selected::default() };
+    if rules.ordered {
+        selection.same_attempt();
+        selection.expired_in_order();
+        selection.unlocked();
+        selection.ahead_in_order()?;
+    } else if rules.by_priority || matches!(progress.cursor, Cursor::Levels(_)) {
+        selection.by_priority()?;
+    } else {
+        selection.expired(None);
+        selection.ahead()?;
+    }
+    Ok(selection.out)
+}
+
+struct Selection<'a, S> {
+    progress: &'a Progress,
+    end: QueueOffset,
+    source: &'a S,
+    rules: Rules,
+    budget: &'a mut Budget,
+    out: Selected,
+}
+
+impl<S: Source> Selection<'_, S> {
+    fn full(&self) -> bool {
+        self.budget.messages == 0
+    }
+
+    /// One more may go into flight.
+    fn room(&self) -> bool {
+        self.progress.in_flight() + self.out.delivered.len() < self.rules.flights_max
+    }
+
+    fn deliver_again(&mut self, offset: QueueOffset, flight: &Flight, attempt: u16) {
+        self.budget.messages -= 1;
+        let delivered = Delivered { offset, attempt, lock: flight.lock, priority: flight.priority };
+        self.out.delivered.push((delivered, None));
+    }
+
+    /// Delivers what has timed out, or gives it up.
+    fn retry(&mut self, offset: QueueOffset, flight: &Flight) {
+        if u32::from(flight.attempt) >= self.rules.attempts_max {
+            self.out.exhausted.push(offset);
+        } else {
+            self.deliver_again(offset, flight, flight.attempt + 1);
+        }
+    }
+
+    fn deliver(&mut self, offset: QueueOffset, entry: &Entry) {
+        self.budget.messages -= 1;
+        let delivered = Delivered {
+            offset,
+            attempt: entry.attempt.saturating_add(1),
+            lock: entry.group_hash,
+            priority: entry.priority,
+        };
+        self.out.delivered.push((delivered, Some(*entry)));
+    }
+
+    fn expired(&mut self, level: Option<u8>) {
+        let progress = self.progress;
+        for offset in progress.expired(self.rules.now) {
+            if self.full() {
+                self.out.more = true;
+                return;
+            }
+            let Some(flight) = progress.flight(offset) else { continue };
+            if level.is_none_or(|level| level_of(flight.priority) == level) {
+                self.retry(offset, flight);
+            }
+        }
+    }
+
+    /// Goes from the cursor over entries until the budget or the queue ends. `take` says what becomes of an entry
+    /// that passes the filter; `false` stops before it.
+    fn scan(
+        &mut self,
+        from: QueueOffset,
+        skip: impl Fn(&Entry) -> bool,
+        mut take: impl FnMut(&mut Self, QueueOffset, &Entry) -> bool,
+    ) -> Result<QueueOffset, IndexError> {
+        let mut next = from;
+        while next < self.end {
+            let source = self.source;
+            let chunk = source.chunk(next)?;
+            if chunk.is_empty() {
+                break;
+            }
+            for entry in chunk.iter() {
+                if next >= self.end {
+                    break;
+                }
+                if self.full() || self.budget.entries == 0 {
+                    self.out.more = true;
+                    return Ok(next);
+                }
+                self.budget.entries -= 1;
+                if !skip(entry) && self.progress.flight(next).is_none() {
+                    match source.passes(entry, self.budget) {
+                        Passes::No => {}
+                        Passes::Later => {
+                            self.out.more = true;
+                            return Ok(next);
+                        }
+                        Passes::Yes if take(self, next, entry) => {}
+                        Passes::Yes => return Ok(next),
+                    }
+                }
+                next = next.next();
+            }
+        }
+        Ok(next)
+    }
+
+    fn ahead(&mut self) -> Result<(), IndexError> {
+        let from = self.progress.cursor.low();
+        let next = self.scan(
+            from,
+            |_| false,
+            |this, offset, entry| {
+                let room = this.room();
+                if room {
+                    this.deliver(offset, entry);
+                }
+                room
+            },
+        )?;
+        if next != from {
+            self.out.cursors.push((0, next));
+        }
+        Ok(())
+    }
+
+    fn by_priority(&mut self) -> Result<(), IndexError> {
+        let mut moved = false;
+        let mut cursors: Vec<(u8, QueueOffset)> = Vec::with_capacity(LEVELS.into());
+        for level in (0..LEVELS).rev() {
+            let from = self.progress.cursor.level(level);
+            let mut next = from;
+            if !self.full() {
+                self.expired(Some(level));
+                next = self.scan(
+                    from,
+                    |entry| level_of(entry.priority) != level,
+                    |this, offset, entry| {
+                        let room = this.room();
+                        if room {
+                            this.deliver(offset, entry);
+                        }
+                        room
+                    },
+                )?;
+                moved |= next != from;
+            }
+            cursors.push((level, next));
+        }
+        if moved {
+            self.out.cursors = cursors;
+        }
+        Ok(())
+    }
+
+    /// A client that lost the answer to a receive asks again under the same attempt: it gets the same messages.
+    fn same_attempt(&mut self) {
+        if self.rules.attempt_tag == 0 {
+            return;
+        }
+        let progress = self.progress;
+        for (offset, flight) in progress.flights() {
+            if self.full() {
+                return;
+            }
+            let held = flight.state == FlightState::Held && flight.visible_at > self.rules.now;
+            if held && flight.attempt_tag == self.rules.attempt_tag {
+                self.deliver_again(offset, flight, flight.attempt);
+            }
+        }
+    }
+
+    /// Timed-out messages, in queue order; one whose predecessor in the message group is still held must wait.
+    fn expired_in_order(&mut self) {
+        let progress = self.progress;
+        let Some(locks) = &progress.locks else { return };
+        let mut expired: Vec<QueueOffset> = progress.expired(self.rules.now).collect();
+        expired.sort_unstable();
+        for offset in expired {
+            if self.full() {
+                self.out.more = true;
+                return;
+            }
+            let Some(flight) = progress.flight(offset) else { continue };
+            let earlier = locks.earlier_flights(flight.lock, offset);
+            if earlier.iter().all(|earlier| self.delivers(*earlier)) {
+                self.retry(offset, flight);
+            }
+        }
+    }
+
+    fn delivers(&self, offset: QueueOffset) -> bool {
+        self.out.delivered.iter().any(|(delivered, _)| delivered.offset == offset)
+    }
+
+    fn delivers_lock(&self, lock: u32) -> bool {
+        self.out.delivered.iter().any(|(delivered, _)| delivered.lock == lock)
+    }
+
+    /// Messages that waited for a lock which is now free.
+    fn unlocked(&mut self) {
+        let Some(locks) = &self.progress.locks else { return };
+        for (_, lock) in locks.ready() {
+            for offset in locks.waiting(lock) {
+                if self.full() || !self.room() {
+                    self.out.more = true;
+                    return;
+                }
+                let delivered = Delivered { offset, attempt: 1, lock, priority: 0 };
+                self.budget.messages -= 1;
+                self.out.delivered.push((delivered, None));
+            }
+        }
+    }
+
+    fn ahead_in_order(&mut self) -> Result<(), IndexError> {
+        let from = self.progress.cursor.low();
+        let Some(locks) = &self.progress.locks else { return Ok(()) };
+        let next = self.scan(
+            from,
+            |_| false,
+            |this, offset, entry| {
+                let lock = entry.group_hash;
+                // A group that this very answer locked may go on: its messages come in order and block the rest.
+                let ours = this.delivers_lock(lock)
+                    && !this.out.blocked.iter().any(|blocked| blocked.lock == lock)
+                    && locks.is_free(lock);
+                let free = locks.is_free(lock) && !this.delivers_lock(lock);
+                if (ours || free) && this.room() {
+                    this.deliver(offset, entry);
+                    return true;
+                }
+                let room = locks.blocked() + this.out.blocked.len() < this.rules.blocked_max;
+                if room {
+                    this.out.blocked.push(Blocked { offset, lock });
+                }
+                room
+            },
+        )?;
+        if next != from {
+            self.out.cursors.push((0, next));
+        }
+        Ok(())
+    }
+}
+
+fn level_of(priority: u8) -> u8 {
+    priority.min(LEVELS - 1)
+}
+
+/// Sorts an answer that mixes retries and new messages: higher priorities first, then by place.
+pub(crate) fn in_delivery_order(by_priority: bool, delivered: &mut [(Delivered, Option<Entry>)]) {
+    if by_priority {
+        delivered.sort_by_key(|(delivered, _)| (Reverse(level_of(delivered.priority)), delivered.offset));
+    } else {
+        delivered.sort_by_key(|(delivered, _)| delivered.offset);
+    }
+}

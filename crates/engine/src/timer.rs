@@ -1,0 +1,222 @@
+//! Delayed messages, in the order in which they become due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redstart_log::Position;
+
+use crate::{
+    Entry, QueueKey, Timestamp,
+    codec::{Malformed, Put, Take},
+    record::Stored,
+};
+
+/// When a timer is due, and which it is: the position of the record that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TimerKey {
+    pub due: Timestamp,
+    pub id: Position,
+}
+
+/// Where the message goes when due. Kept small: there may be tens of millions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timer {
+    pub queue: QueueKey,
+    pub position: Position,
+    pub size: u32,
+    pub tag_hash: i32,
+    pub group_hash: u32,
+    pub attempt: u16,
+    pub priority: u8,
+    pub state: TimerState,
+}
+
+/// A proposal that concerns the timer and is not yet durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum TimerState {
+    #[default]
+    Waiting,
+    Firing,
+    Recalling,
+}
+
+impl Timer {
+    pub const LEN: usize = 35;
+
+    pub fn of(stored: &Stored) -> Timer {
+        Timer {
+            queue: stored.queue,
+            position: stored.position,
+            size: stored.size,
+            tag_hash: stored.tag_hash,
+            group_hash: stored.group_hash,
+            attempt: 0,
+            priority: stored.priority,
+            state: TimerState::Waiting,
+        }
+    }
+
+    /// The queue entry of the message once it is due.
+    pub fn entry(&self, visible_at: Timestamp) -> Entry {
+        Entry {
+            position: self.position,
+            size: self.size,
+            stored_at: visible_at,
+            tag_hash: self.tag_hash,
+            group_hash: self.group_hash,
+            attempt: self.attempt,
+            priority: self.priority,
+        }
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.queue.topic.0);
+        out.put_u32(self.queue.queue.0);
+        out.put_u64(self.position.0);
+        out.put_u32(self.size);
+        out.put_u32(self.tag_hash as u32);
+        out.put_u32(self.group_hash);
+        out.put_u16(self.attempt);
+        out.put_u8(self.priority);
+        out.put_u32(0);
+    }
+
+    pub fn decode(take: &mut Take<'_>) -> Result<Timer, Malformed> {
+        let queue = crate::record::take_queue(take)?;
+        let timer = Timer {
+            queue,
+            position: Position(take.u64()?),
+            size: take.u32()?,
+            tag_hash: take.u32()? as i32,
+            group_hash: take.u32()?,
+            attempt: take.u16()?,
+            priority: take.u8()?,
+            state: TimerState::Waiting,
+        };
+        take.u32()?;
+        Ok(timer)
+    }
+}
+
+/// All timers that have not fired.
+///
+/// They need no place in a checkpoint: each segment's index lists the timers made in it, and those above the
+/// watermark that were not recalled are the live ones. Only the few made below the watermark (due so soon that
+/// others fired first) are written out.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    live: BTreeMap<TimerKey, Timer>,
+    /// The largest key that has fired.
+    watermark: TimerKey,
+    /// Cancelled timers above the watermark.
+    recalled: BTreeSet<TimerKey>,
+    /// Where the next search for due timers begins: everything before it is firing.
+    proposed: TimerKey,
+}
+
+impl Timers {
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn get(&self, key: TimerKey) -> Option<&Timer> {
+        self.live.get(&key)
+    }
+
+    pub fn insert(&mut self, key: TimerKey, timer: Timer) {
+        if key < self.proposed {
+            self.proposed = key;
+        }
+        self.live.insert(key, timer);
+    }
+
+    /// A timer read from a segment's index: dropped when it has fired or was recalled.
+    pub fn restore(&mut self, key: TimerKey, timer: Timer) {
+        if key > self.watermark && !self.recalled.contains(&key) {
+            self.live.insert(key, timer);
+        }
+    }
+
+    pub fn mark(&mut self, key: TimerKey, state: TimerState) {
+        if let Some(timer) = self.live.get_mut(&key) {
+            timer.state = state;
+        }
+        if state == TimerState::Waiting {
+            self.proposed = self.proposed.min(key);
+        }
+    }
+
+    pub fn fired(&mut self, key: TimerKey) -> bool {
+        self.watermark = self.watermark.max(key);
+        while self.recalled.first().is_some_and(|first| *first <= self.watermark) {
+            self.recalled.pop_first();
+        }
+        self.live.remove(&key).is_some()
+    }
+
+    pub fn recall(&mut self, key: TimerKey) -> bool {
+        if key > self.watermark {
+            self.recalled.insert(key);
+        }
+        self.live.remove(&key).is_some()
+    }
+
+    /// Moves the body of a live timer.
+    pub fn relocate(&mut self, key: TimerKey, position: Position, size: u32) {
+        if let Some(timer) = self.live.get_mut(&key) {
+            timer.position = position;
+            timer.size = size;
+        }
+    }
+
+    /// Due timers that nothing has been proposed for, at most `max`; they count as firing from here on.
+    pub fn take_due(&mut self, now: Timestamp, max: usize) -> Vec<(TimerKey, Timer)> {
+        let end = TimerKey { due: now, id: Position(u64::MAX) };
+        if self.proposed > end {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        for (key, timer) in self.live.range_mut(self.proposed..=end) {
+            if due.len() == max {
+                break;
+            }
+            self.proposed = *key;
+            if timer.state == TimerState::Waiting {
+                timer.state = TimerState::Firing;
+                due.push((*key, *timer));
+            }
+        }
+        due
+    }
+
+    /// When the next timer that nothing has been proposed for is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.live
+            .range(self.proposed..)
+            .find(|(_, timer)| timer.state == TimerState::Waiting)
+            .map(|(key, _)| key.due)
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        crate::record::put_timer_key(self.watermark, out);
+        out.put_u32(self.recalled.len() as u32);
+        for key in &self.recalled {
+            crate::record::put_timer_key(*key, out);
+        }
+        let stragglers: Vec<_> = self.live.range(..=self.watermark).collect();
+        out.put_u32(stragglers.len() as u32);
+        for (key, timer) in stragglers {
+            crate::record::put_timer_key(*key, out);
+            timer.encode(out);
+        }
+    }
+
+    pub fn decode(take: &mut Take<'_>) -> Result<Timers, Malformed> {
+        use crate::record::take_timer_key;
+        let watermark = take_timer_key(take)?;
+        let recalled = (0..take.count(16)?).map(|_| take_timer_key(take)).collect::<Result<_, _>>()?;
+        let live = (0..take.count(16 + Timer::LEN)?)
+            .map(|_| Ok((take_timer_key(take)?, Timer::decode(take)?)))
+            .collect::<Result<_, _>>()?;
+        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default() })
+    }
+}

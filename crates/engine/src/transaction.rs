@@ -1,0 +1,125 @@
+//! Open transactions: half messages that are durable and in no queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redstart_log::Position;
+
+use crate::{
+    Timestamp,
+    codec::{Malformed, Put, Take},
+    timer::Timer,
+};
+
+/// A half message and when its producer is asked about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Half {
+    pub message: Timer,
+    pub opened_at: Timestamp,
+    pub deliver_at: Option<Timestamp>,
+    pub next_check: Timestamp,
+    pub checks: u32,
+    /// Its end has been proposed and is not yet durable.
+    pub ending: bool,
+}
+
+/// All open transactions, by the position their half message was first stored at.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    open: BTreeMap<Position, Half>,
+    due: BTreeSet<(Timestamp, Position)>,
+}
+
+impl Transactions {
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn get(&self, id: Position) -> Option<&Half> {
+        self.open.get(&id)
+    }
+
+    pub fn insert(&mut self, id: Position, half: Half) {
+        self.due.insert((half.next_check, id));
+        self.open.insert(id, half);
+    }
+
+    pub fn remove(&mut self, id: Position) -> Option<Half> {
+        let half = self.open.remove(&id)?;
+        self.due.remove(&(half.next_check, id));
+        Some(half)
+    }
+
+    /// While its end is under way a transaction is not due.
+    pub fn set_ending(&mut self, id: Position, ending: bool) {
+        if let Some(half) = self.open.get_mut(&id) {
+            half.ending = ending;
+            if ending {
+                self.due.remove(&(half.next_check, id));
+            } else {
+                self.due.insert((half.next_check, id));
+            }
+        }
+    }
+
+    pub fn checked(&mut self, id: Position, checks: u32, next: Timestamp) {
+        if let Some(half) = self.open.get_mut(&id) {
+            self.due.remove(&(half.next_check, id));
+            half.checks = checks;
+            half.next_check = next;
+            self.due.insert((next, id));
+        }
+    }
+
+    pub fn relocate(&mut self, id: Position, position: Position, size: u32) {
+        if let Some(half) = self.open.get_mut(&id) {
+            half.message.position = position;
+            half.message.size = size;
+        }
+    }
+
+    /// Transactions to be asked about or given up, at most `max`.
+    pub fn due(&self, now: Timestamp, max: usize) -> Vec<(Position, Half)> {
+        self.due
+            .range(..=(now, Position(u64::MAX)))
+            .take(max)
+            .filter_map(|(_, id)| Some((*id, *self.open.get(id)?)))
+            .collect()
+    }
+
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Position, &Half)> {
+        self.open.iter().map(|(id, half)| (*id, half))
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.open.len() as u32);
+        for (id, half) in &self.open {
+            out.put_u64(id.0);
+            half.message.encode(out);
+            out.put_u64(half.opened_at.0);
+            out.put_u64(half.deliver_at.map_or(u64::MAX, |at| at.0));
+            out.put_u64(half.next_check.0);
+            out.put_u32(half.checks);
+        }
+    }
+
+    pub fn decode(take: &mut Take<'_>) -> Result<Transactions, Malformed> {
+        let mut transactions = Transactions::default();
+        for _ in 0..take.count(36 + Timer::LEN)? {
+            let id = Position(take.u64()?);
+            let half = Half {
+                message: Timer::decode(take)?,
+                opened_at: Timestamp(take.u64()?),
+                deliver_at: Some(Timestamp(take.u64()?)).filter(|at| *at != Timestamp::MAX),
+                next_check: Timestamp(take.u64()?),
+                checks: take.u32()?,
+                ending: false,
+            };
+            transactions.insert(id, half);
+        }
+        Ok(transactions)
+    }
+}

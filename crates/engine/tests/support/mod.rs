@@ -1,0 +1,145 @@
+//! An engine on a log in memory, driven by hand: time moves only when a test says so.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use redstart_engine::*;
+use redstart_log::{Flusher, Log, MemoryLog};
+
+pub struct Broker {
+    pub engine: Engine,
+    pub flusher: Arc<dyn Flusher>,
+    pub now: Timestamp,
+}
+
+pub fn topic(name: &str) -> TopicName {
+    TopicName::new(name).unwrap()
+}
+
+pub fn group(name: &str) -> GroupName {
+    GroupName::new(name).unwrap()
+}
+
+pub fn message(id: &str) -> Message {
+    Message { id: id.to_owned(), body: Bytes::from(format!("body of {id}")), ..Message::default() }
+}
+
+pub fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A message handed out, with its id read from the log.
+#[derive(Debug, Clone)]
+pub struct Got {
+    pub id: String,
+    pub attempt: u16,
+    pub receipt: Receipt,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Broker::new(Config::default())
+    }
+}
+
+impl Broker {
+    pub fn new(config: Config) -> Broker {
+        let log = MemoryLog::default();
+        let flusher = log.flusher();
+        let (engine, _) = Engine::open(Box::new(log), config).unwrap();
+        Broker { engine, flusher, now: Timestamp(1_000_000) }
+    }
+
+    /// Makes everything proposed durable and applies it.
+    pub fn commit(&mut self) -> Vec<(Ticket, Outcome)> {
+        self.engine.submit(self.now).map_err(|(error, _)| error).unwrap();
+        let index = self.flusher.flush().unwrap();
+        self.engine.committed(index).unwrap()
+    }
+
+    /// Lets time pass and does what became due.
+    pub fn pass(&mut self, time: Duration) -> Vec<TransactionCheck> {
+        self.now = self.now.after(time);
+        let checks = self.engine.tick(self.now);
+        self.commit();
+        checks
+    }
+
+    pub fn create_topic(&mut self, name: &str, config: TopicConfig) {
+        self.engine.put_topic(&topic(name), config).unwrap();
+        self.commit();
+    }
+
+    pub fn create_group(&mut self, name: &str, config: GroupConfig) {
+        self.engine.put_group(&group(name), config).unwrap();
+        self.commit();
+    }
+
+    pub fn send_with(
+        &mut self,
+        to: &str,
+        message: Message,
+        options: SendOptions,
+    ) -> Result<SendReceipt, SendError> {
+        let ticket = match self.engine.send(&topic(to), &[message], options, self.now)? {
+            Sent::Duplicate(receipt) => return Ok(receipt),
+            Sent::Proposed(ticket) | Sent::DuplicateOf(ticket) => ticket,
+        };
+        let outcomes = self.commit();
+        match outcomes.into_iter().find(|(found, _)| *found == ticket) {
+            Some((_, Outcome::Stored(receipt))) => Ok(receipt),
+            other => panic!("no receipt but {other:?}"),
+        }
+    }
+
+    pub fn send(&mut self, to: &str, message: Message) -> SendReceipt {
+        self.send_with(to, message, SendOptions::default()).unwrap()
+    }
+
+    pub fn pop_with(&mut self, pop: &Pop<'_>) -> Vec<Got> {
+        let popped = self.engine.pop(pop, self.now).unwrap();
+        let reader = self.engine.reader();
+        popped
+            .deliveries
+            .iter()
+            .map(|delivery| {
+                let fetched = fetch(&*reader, delivery.position, delivery.size).unwrap();
+                let id = fetched.message().unwrap().id.to_owned();
+                Got { id, attempt: delivery.attempt, receipt: delivery.receipt }
+            })
+            .collect()
+    }
+
+    pub fn pop(&mut self, by: &str, from: &str, max: usize, invisible: Duration) -> Vec<Got> {
+        let (by, from) = (group(by), topic(from));
+        self.pop_with(&Pop {
+            group: &by,
+            topic: &from,
+            queue: None,
+            max,
+            invisible,
+            filter: &Filter::All,
+            attempt: None,
+            client: "test",
+            start: Start::Earliest,
+        })
+    }
+
+    pub fn ids(&mut self, by: &str, from: &str) -> Vec<String> {
+        self.pop(by, from, 32, secs(60)).into_iter().map(|got| got.id).collect()
+    }
+
+    pub fn ack(&mut self, got: &Got) {
+        self.engine.ack(got.receipt, self.now).unwrap();
+    }
+}
+
+pub fn one_queue(message_type: MessageType) -> TopicConfig {
+    TopicConfig { message_type, read_queues: 1, write_queues: 1, ..TopicConfig::default() }
+}

@@ -1,0 +1,215 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use crossbeam_channel::{Sender, TrySendError};
+use redstart_engine::{
+    AckError, AdminError, Engine, GroupConfig, GroupName, Message, OffsetError, Outcome, PopError, Popped,
+    Pulled, Receipt, SendError, SendOptions, SendReceipt, Ticket, Timestamp, TopicName,
+};
+use redstart_log::Reader;
+use tokio::sync::oneshot;
+
+use super::{
+    budget::Budget,
+    request::{Called, PopRequest, PullRequest, Request, Unavailable},
+};
+
+/// A send that did not store its messages.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendFailure {
+    #[error(transparent)]
+    Refused(#[from] SendError),
+    #[error("the log refused the messages: {0}")]
+    Log(String),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// A receive that was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    #[error(transparent)]
+    Pop(#[from] PopError),
+    #[error(transparent)]
+    Pull(#[from] OffsetError),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// A change that was refused, or could not be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError<E> {
+    #[error(transparent)]
+    Refused(E),
+    #[error("the log refused the change: {0}")]
+    Log(String),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// An answer on its way: await it, or [`Reply::wait`] for it on a thread of your own.
+#[derive(Debug)]
+#[must_use = "the request runs either way, but its outcome is lost"]
+pub struct Reply<T>(oneshot::Receiver<T>);
+
+impl<T> Reply<T> {
+    pub fn wait(self) -> Result<T, Unavailable> {
+        self.0.blocking_recv().map_err(|_| Unavailable::Stopped)
+    }
+}
+
+impl<T> Future for Reply<T> {
+    type Output = Result<T, Unavailable>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_err(|_| Unavailable::Stopped)
+    }
+}
+
+/// What front ends hold of a shard. Cheap to clone; usable from tasks and threads alike.
+#[derive(Clone)]
+pub struct ShardHandle {
+    requests: Sender<Request>,
+    budget: Arc<Budget>,
+    reader: Arc<dyn Reader>,
+}
+
+impl std::fmt::Debug for ShardHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardHandle").field("queued", &self.requests.len()).finish_non_exhaustive()
+    }
+}
+
+impl ShardHandle {
+    pub(super) fn new(
+        requests: Sender<Request>,
+        budget: Arc<Budget>,
+        reader: Arc<dyn Reader>,
+    ) -> ShardHandle {
+        ShardHandle { requests, budget, reader }
+    }
+
+    /// Reads bodies without troubling the owner.
+    pub fn reader(&self) -> Arc<dyn Reader> {
+        self.reader.clone()
+    }
+
+    /// Stores messages of one topic, all or none. Answered when they are durable (or written, by the flush mode).
+    pub fn send(
+        &self,
+        topic: TopicName,
+        messages: Vec<Message>,
+        options: SendOptions,
+    ) -> Result<Reply<Result<Vec<SendReceipt>, SendFailure>>, Unavailable> {
+        let bytes = messages.iter().map(message_bytes).sum();
+        let permit = self.budget.take(bytes).map_err(|used| Unavailable::Overloaded {
+            what: "bytes waiting to be stored",
+            used,
+            limit: self.budget.limit(),
+        })?;
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Send { topic, messages, options, permit, reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Receives messages; with a waiting time, as soon as there are any.
+    pub fn pop(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Pop { request: Box::new(request), reply })?;
+        Ok(Reply(answer))
+    }
+
+    pub fn pull(&self, request: PullRequest) -> Result<Reply<Result<Pulled, ReceiveError>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Pull { request: Box::new(request), reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Acks take effect at once and are durable with the next frame.
+    pub fn ack(&self, receipts: Vec<Receipt>) -> Result<Reply<Vec<Result<(), AckError>>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Ack { receipts, reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Runs something short on the owner thread and answers at once.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<Reply<R>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Call(Box::new(move |engine, now| {
+            // The caller may have lost interest.
+            drop(reply.send(ask(engine, now)));
+            Called::Answered
+        })))?;
+        Ok(Reply(answer))
+    }
+
+    /// Proposes a decision on the owner thread and answers when it is durable and in force.
+    pub fn change<E: Send + 'static>(
+        &self,
+        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, E> + Send + 'static,
+    ) -> Result<Reply<Result<(), ChangeError<E>>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Call(Box::new(move |engine, now| match propose(engine, now) {
+            Ok(ticket) => Called::Durable(
+                ticket,
+                Box::new(move |outcome| {
+                    drop(reply.send(match outcome {
+                        Outcome::Refused(why) => Err(ChangeError::Log(why)),
+                        Outcome::Stored(_) | Outcome::Done => Ok(()),
+                    }));
+                }),
+            ),
+            Err(error) => {
+                drop(reply.send(Err(ChangeError::Refused(error))));
+                Called::Answered
+            }
+        })))?;
+        Ok(Reply(answer))
+    }
+
+    /// Makes sure that a group exists, as the broker does for a group that consumes for the first time.
+    pub fn ensure_group(
+        &self,
+        group: GroupName,
+    ) -> Result<Reply<Result<(), ChangeError<AdminError>>>, Unavailable> {
+        self.change(move |engine, _| {
+            if engine.group_id(&group).is_some() {
+                return Ok(engine.barrier());
+            }
+            match engine.put_group(&group, GroupConfig::default()) {
+                // Somebody else's creation is on its way: what comes after it in the log comes after it in time.
+                Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
+                other => other,
+            }
+        })
+    }
+
+    pub(super) fn send_stop(&self) {
+        // Waits for room: a stop must not be lost. The owner may have ended already.
+        drop(self.requests.send(Request::Stop));
+    }
+
+    fn give(&self, request: Request) -> Result<(), Unavailable> {
+        self.requests.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => Unavailable::Overloaded {
+                what: "requests waiting for the shard",
+                used: self.requests.len(),
+                limit: self.requests.capacity().unwrap_or(0),
+            },
+            TrySendError::Disconnected(_) => Unavailable::Stopped,
+        })
+    }
+}
+
+fn message_bytes(message: &Message) -> usize {
+    const OVERHEAD: usize = 256;
+    let properties: usize = message.properties.iter().map(|(name, value)| name.len() + value.len()).sum();
+    message.body.len() + properties + OVERHEAD
+}

@@ -1,0 +1,140 @@
+//! A shard at work: one log, one engine, one owner thread.
+//!
+//! Requests come through a bounded channel; the owner drains them, appends one frame for all, and answers when that
+//! frame is durable. Three threads share the work:
+//!
+//! - the *owner* holds the engine and takes every decision;
+//! - the *flusher* makes appended frames durable, so that the owner works on while the disk does;
+//! - the *clerk* writes indexes and checkpoints.
+//!
+//! Bodies are read by whoever needs them, through [`ShardHandle::reader`].
+
+mod budget;
+mod clerk;
+mod clock;
+mod config;
+mod flusher;
+mod handle;
+mod owner;
+mod replies;
+mod request;
+mod serve;
+mod upkeep;
+mod waiting;
+
+use std::{sync::Arc, thread::JoinHandle};
+
+use redstart_engine::{Config as EngineConfig, Engine, OffsetGap, OpenError, Recovered, TransactionCheck};
+use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recovery, Storage};
+
+pub use clock::{Clock, SystemClock};
+pub use config::{Config, Flush};
+pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
+pub use request::{PopRequest, PullRequest, Unavailable};
+
+use budget::Budget;
+use flusher::Flushing;
+use owner::Owner;
+use request::Request;
+
+/// A running shard. Stop it with [`Shard::stop`]; dropping it stops it too.
+#[derive(Debug)]
+pub struct Shard {
+    handle: ShardHandle,
+    owner: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+/// What a start found on disk.
+#[derive(Debug)]
+pub struct Opened {
+    pub shard: Shard,
+    pub log: Recovery,
+    pub engine: Recovered,
+}
+
+/// A shard that did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a shard stopped by itself. What was acknowledged is on disk; opening the shard again recovers it.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("the log failed: {0}")]
+    Log(#[from] LogError),
+    #[error("the log and the state have parted ways: {0}")]
+    Gap(#[from] OffsetGap),
+    #[error("the owner thread panicked")]
+    Panicked,
+}
+
+impl Shard {
+    /// Opens the log in `storage` and starts to serve.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        log: LogOptions,
+        engine: EngineConfig,
+        config: Config,
+    ) -> Result<Opened, StartError> {
+        let (log, recovery) = DiskLog::open(storage, log)?;
+        let (shard, recovered) = Shard::start(Box::new(log), engine, config, Arc::new(SystemClock))?;
+        Ok(Opened { shard, log: recovery, engine: recovered })
+    }
+
+    /// Starts on a log that is already open.
+    pub fn start(
+        log: Box<dyn Log>,
+        engine: EngineConfig,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Shard, Recovered), StartError> {
+        let flusher = log.flusher();
+        let (engine, recovered) = Engine::open(log, engine)?;
+        let reader = engine.reader();
+        let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
+        let budget = Arc::new(Budget::new(config.pending_bytes_max));
+        let flushing = Flushing::start(flusher, config.flush)?;
+        let clerk = clerk::Clerk::start()?;
+        let owner = Owner::new(engine, incoming, flushing, clerk, config, clock);
+        let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(move || owner.run())?;
+        let handle = ShardHandle::new(requests, budget, reader);
+        Ok((Shard { handle, owner: Some(owner) }, recovered))
+    }
+
+    pub fn handle(&self) -> ShardHandle {
+        self.handle.clone()
+    }
+
+    /// Whether the shard has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.owner.as_ref().is_none_or(|owner| owner.is_finished())
+    }
+
+    /// Finishes what was accepted, makes it durable, writes a checkpoint, and ends.
+    pub fn stop(mut self) -> Result<(), Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let Some(owner) = self.owner.take() else { return Ok(()) };
+        self.handle.send_stop();
+        owner.join().unwrap_or(Err(Failure::Panicked))
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, "shard stopped with an error");
+        }
+    }
+}
+
+/// Takes the transactions whose producers must be asked.
+pub type CheckSink = crossbeam_channel::Sender<TransactionCheck>;

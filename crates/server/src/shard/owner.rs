@@ -1,0 +1,212 @@
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, never, select};
+use redstart_engine::{Engine, Sent, Timestamp};
+use redstart_log::{Error as LogError, Index};
+
+use super::{
+    Clock, Config, Failure, Flush,
+    clerk::Clerk,
+    flusher::Flushing,
+    replies::Replies,
+    request::{Called, Request},
+    waiting::{WaitList, WaiterId},
+};
+
+/// Requests taken before looking at anything else, so that due work and commits are not starved.
+const REQUESTS_PER_ROUND: usize = 1024;
+/// Sleep when nothing is due; bounded, so that a wall clock set forward is noticed.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+
+/// The one thread that touches the engine.
+pub(super) struct Owner {
+    pub(super) engine: Engine,
+    pub(super) incoming: Receiver<Request>,
+    pub(super) flushing: Flushing,
+    pub(super) clerk: Clerk,
+    pub(super) config: Config,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) replies: Replies,
+    pub(super) waiting: WaitList,
+    /// Waiters whose search was cut short by its bounds: they go on in the next round.
+    pub(super) unfinished: Vec<WaiterId>,
+    pub(super) stopping: bool,
+    pub(super) checkpoint_wanted: bool,
+    pub(super) checkpoint_at: Instant,
+    pub(super) housekeeping_at: Instant,
+}
+
+impl Owner {
+    pub fn new(
+        engine: Engine,
+        incoming: Receiver<Request>,
+        flushing: Flushing,
+        clerk: Clerk,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Owner {
+        let now = Instant::now();
+        Owner {
+            engine,
+            incoming,
+            flushing,
+            clerk,
+            checkpoint_at: now + config.checkpoint_interval,
+            housekeeping_at: now,
+            config,
+            clock,
+            replies: Replies::default(),
+            waiting: WaitList::default(),
+            unfinished: Vec::new(),
+            stopping: false,
+            checkpoint_wanted: false,
+        }
+    }
+
+    pub fn run(mut self) -> Result<(), Failure> {
+        while !self.stopping {
+            self.wait()?;
+            let now = self.clock.now();
+            self.take_requests(now);
+            self.take_reports()?;
+            self.do_due(now);
+            self.wake(now);
+            self.submit(now)?;
+            self.housekeep(now);
+        }
+        self.finish()
+    }
+
+    /// Sleeps until there is something to do, and takes the first thing.
+    fn wait(&mut self) -> Result<(), Failure> {
+        let timeout = self.sleep();
+        // While a checkpoint waits for the last frame nothing new is taken: the state must hold still.
+        let settling = self.checkpoint_wanted && self.engine.pending_frames() > 0;
+        let requests = if settling { never() } else { self.incoming.clone() };
+        select! {
+            recv(requests) -> request => match request {
+                Ok(request) => self.handle(request, self.clock.now()),
+                // Every handle is gone.
+                Err(_) => self.stopping = true,
+            },
+            recv(self.flushing.committed) -> report => match report {
+                Ok(report) => self.commit(report)?,
+                Err(_) => return Err(Failure::Panicked),
+            },
+            recv(self.clerk.done) -> done => if let Ok(done) = done {
+                self.job_done(done);
+            },
+            default(timeout) => {}
+        }
+        Ok(())
+    }
+
+    fn sleep(&self) -> Duration {
+        if !self.unfinished.is_empty() || self.engine.has_batch() || self.engine.has_wakes() {
+            return Duration::ZERO;
+        }
+        let now = self.clock.now();
+        let due = [self.engine.next_deadline(), self.waiting.next_time()].into_iter().flatten().min();
+        let due = due.map_or(SLEEP_MAX, |at| at.since(now));
+        due.min(SLEEP_MAX).min(self.housekeeping_at.saturating_duration_since(Instant::now()))
+    }
+
+    pub(super) fn take_requests(&mut self, now: Timestamp) {
+        if self.checkpoint_wanted {
+            return;
+        }
+        for _ in 0..REQUESTS_PER_ROUND {
+            if self.engine.batch_bytes() >= self.config.frame_bytes_max {
+                return;
+            }
+            match self.incoming.try_recv() {
+                Ok(request) => self.handle(request, now),
+                Err(_) => return,
+            }
+        }
+    }
+
+    pub(super) fn take_reports(&mut self) -> Result<(), Failure> {
+        while let Ok(report) = self.flushing.committed.try_recv() {
+            self.commit(report)?;
+        }
+        while let Ok(done) = self.clerk.done.try_recv() {
+            self.job_done(done);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, request: Request, now: Timestamp) {
+        match request {
+            Request::Send { topic, messages, options, permit, reply } => {
+                match self.engine.send(&topic, &messages, options, now) {
+                    Ok(Sent::Proposed(ticket)) => {
+                        self.replies.add_send(ticket, messages.len(), reply, permit)
+                    }
+                    Ok(Sent::DuplicateOf(ticket)) => self.replies.add_duplicate(ticket, reply),
+                    Ok(Sent::Duplicate(receipt)) => drop(reply.send(Ok(vec![receipt]))),
+                    Err(error) => drop(reply.send(Err(error.into()))),
+                }
+            }
+            Request::Pop { request, reply } => self.pop(request, reply, now),
+            Request::Pull { request, reply } => self.pull(request, reply, now),
+            Request::Ack { receipts, reply } => {
+                drop(reply.send(self.engine.ack_batch(&receipts, now)));
+            }
+            Request::Call(call) => match call(&mut self.engine, now) {
+                Called::Answered => {}
+                Called::Durable(ticket, answer) => self.replies.add_change(ticket, answer),
+            },
+            Request::Stop => self.stopping = true,
+        }
+    }
+
+    fn do_due(&mut self, now: Timestamp) {
+        if self.engine.next_deadline().is_some_and(|at| at <= now) {
+            for check in self.engine.tick(now) {
+                if let Some(checks) = &self.config.checks {
+                    // Full: it is asked again at the next interval.
+                    let _ = checks.try_send(check);
+                }
+            }
+        }
+        self.retry_due(now);
+    }
+
+    pub(super) fn submit(&mut self, now: Timestamp) -> Result<(), Failure> {
+        if !self.engine.has_batch() {
+            return Ok(());
+        }
+        match self.engine.submit(now) {
+            Ok(None) => {}
+            Ok(Some(index)) => {
+                self.flushing.order();
+                if let Flush::Async { .. } = self.config.flush {
+                    self.apply(index)?;
+                }
+            }
+            Err((error @ LogError::Poisoned { .. }, refused)) => {
+                self.replies.settle(refused);
+                return Err(error.into());
+            }
+            Err((error, refused)) => {
+                tracing::warn!(%error, decisions = refused.len(), "the log refused a frame");
+                self.replies.settle(refused);
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, report: Result<Index, LogError>) -> Result<(), Failure> {
+        self.apply(report?)
+    }
+
+    fn apply(&mut self, index: Index) -> Result<(), Failure> {
+        let outcomes = self.engine.committed(index)?;
+        self.replies.settle(outcomes);
+        Ok(())
+    }
+}

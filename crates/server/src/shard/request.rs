@@ -1,0 +1,101 @@
+use std::time::Duration;
+
+use redstart_engine::{
+    AckError, Engine, Filter, GroupName, Message, Outcome, Pop, Popped, Pull, Pulled, QueueId, QueueOffset,
+    Receipt, SendOptions, SendReceipt, Start, Ticket, Timestamp, TopicName,
+};
+use tokio::sync::oneshot;
+
+use super::{
+    budget::Permit,
+    handle::{ReceiveError, SendFailure},
+};
+
+/// The shard could not take a request. Whether to try again is the caller's business; nothing has happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    #[error("too many requests: {what} is at {used}, the limit is {limit}")]
+    Overloaded { what: &'static str, used: usize, limit: usize },
+    #[error("the shard has stopped; whether the request took effect is not known")]
+    Stopped,
+}
+
+/// A [`Pop`] that owns its parts, and how long it may wait for a message.
+#[derive(Debug, Clone)]
+pub struct PopRequest {
+    pub group: GroupName,
+    pub topic: TopicName,
+    pub queue: Option<QueueId>,
+    pub max: usize,
+    pub invisible: Duration,
+    pub filter: Filter,
+    pub attempt: Option<String>,
+    pub client: String,
+    pub start: Start,
+    pub wait: Duration,
+}
+
+impl PopRequest {
+    pub(super) fn pop(&self) -> Pop<'_> {
+        Pop {
+            group: &self.group,
+            topic: &self.topic,
+            queue: self.queue,
+            max: self.max,
+            invisible: self.invisible,
+            filter: &self.filter,
+            attempt: self.attempt.as_deref(),
+            client: &self.client,
+            start: self.start,
+        }
+    }
+}
+
+/// A [`Pull`] that owns its parts, and how long it may wait for a message.
+#[derive(Debug, Clone)]
+pub struct PullRequest {
+    pub topic: TopicName,
+    pub queue: QueueId,
+    pub offset: QueueOffset,
+    pub max: usize,
+    pub bytes_max: usize,
+    pub filter: Filter,
+    pub wait: Duration,
+}
+
+impl PullRequest {
+    pub(super) fn pull(&self) -> Pull<'_> {
+        Pull {
+            topic: &self.topic,
+            queue: self.queue,
+            offset: self.offset,
+            max: self.max,
+            bytes_max: self.bytes_max,
+            filter: &self.filter,
+        }
+    }
+}
+
+pub(super) type SendReply = oneshot::Sender<Result<Vec<SendReceipt>, SendFailure>>;
+pub(super) type PopReply = oneshot::Sender<Result<Popped, ReceiveError>>;
+pub(super) type PullReply = oneshot::Sender<Result<Pulled, ReceiveError>>;
+
+/// What runs on the owner thread when neither a send nor a receive is asked for.
+pub(super) type Call = Box<dyn FnOnce(&mut Engine, Timestamp) -> Called + Send>;
+
+/// What is left to do after a call.
+pub(super) enum Called {
+    Answered,
+    /// The caller waits until this ticket has its outcome.
+    Durable(Ticket, Box<dyn FnOnce(Outcome) + Send>),
+}
+
+/// A request on its way to the owner.
+pub(super) enum Request {
+    Send { topic: TopicName, messages: Vec<Message>, options: SendOptions, permit: Permit, reply: SendReply },
+    Pop { request: Box<PopRequest>, reply: PopReply },
+    Pull { request: Box<PullRequest>, reply: PullReply },
+    Ack { receipts: Vec<Receipt>, reply: oneshot::Sender<Vec<Result<(), AckError>>> },
+    Call(Call),
+    Stop,
+}

@@ -1,0 +1,85 @@
+//! What the owner does besides serving: indexes, checkpoints, retention, and the end.
+
+use std::time::Instant;
+
+use redstart_engine::{JobDone, Timestamp};
+
+use super::{Failure, owner::Owner, waiting::Waiter};
+
+/// Segments removed before requests are looked at again.
+const RETIRE_PER_ROUND: usize = 8;
+
+impl Owner {
+    pub(super) fn housekeep(&mut self, now: Timestamp) {
+        self.checkpoint_if_due();
+        if Instant::now() < self.housekeeping_at {
+            return;
+        }
+        self.housekeeping_at = Instant::now() + self.config.housekeeping_interval;
+        match self.engine.log().usage() {
+            Ok(usage) => self.engine.set_usage(usage),
+            Err(error) => tracing::warn!(%error, "cannot tell how full the disk is"),
+        }
+        while let Some(job) = self.engine.seal() {
+            self.clerk.give(job);
+        }
+        for _ in 0..RETIRE_PER_ROUND {
+            match self.engine.retire(now) {
+                Ok(Some(retired)) => {
+                    tracing::info!(segment = retired.segment.0, forced = retired.forced, "removed a segment");
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove the oldest segment");
+                    break;
+                }
+            }
+        }
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        let frames = self.engine.frames_since_checkpoint();
+        let due =
+            frames >= self.config.checkpoint_frames || (frames > 0 && Instant::now() >= self.checkpoint_at);
+        if !due && !self.checkpoint_wanted {
+            return;
+        }
+        self.checkpoint_wanted = true;
+        if self.engine.pending_frames() > 0 || self.engine.has_batch() {
+            return;
+        }
+        self.checkpoint_wanted = false;
+        self.checkpoint_at = Instant::now() + self.config.checkpoint_interval;
+        if let Some(job) = self.engine.checkpoint() {
+            self.clerk.give(job);
+        }
+    }
+
+    pub(super) fn job_done(&mut self, done: JobDone) {
+        if let Err(error) = self.engine.job_done(done) {
+            tracing::warn!(%error, "an index or checkpoint could not be written");
+        }
+    }
+
+    /// Makes everything accepted durable, answers everyone, writes a checkpoint.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let now = self.clock.now();
+        self.checkpoint_wanted = false;
+        self.take_requests(now);
+        self.submit(now)?;
+        self.flushing.order();
+        self.flushing.finish();
+        self.take_reports()?;
+        for waiter in self.waiting.drain() {
+            match waiter {
+                Waiter::Pop { reply, .. } => drop(reply),
+                Waiter::Pull { reply, .. } => drop(reply),
+            }
+        }
+        if let Some(job) = self.engine.checkpoint() {
+            self.clerk.give(job);
+        }
+        self.clerk.finish();
+        self.take_reports()
+    }
+}

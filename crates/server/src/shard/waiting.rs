@@ -1,0 +1,135 @@
+//! Receives that found nothing and wait for a message or for their deadline.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use redstart_engine::{GroupId, QueueKey, Timestamp, TopicId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::request::{PopReply, PopRequest, PullReply, PullRequest};
+
+pub(super) type WaiterId = u64;
+
+/// A receive that is held.
+pub(super) enum Waiter {
+    Pop { request: Box<PopRequest>, reply: PopReply, group: GroupId, topic: TopicId, deadline: Timestamp },
+    Pull { request: Box<PullRequest>, reply: PullReply, queue: QueueKey, deadline: Timestamp },
+}
+
+impl Waiter {
+    /// Nobody waits for the answer any more.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Waiter::Pop { reply, .. } => reply.is_closed(),
+            Waiter::Pull { reply, .. } => reply.is_closed(),
+        }
+    }
+}
+
+/// All held receives, found by what wakes them. Those of one group and topic are served first come, first served.
+#[derive(Default)]
+pub(super) struct WaitList {
+    waiters: FxHashMap<WaiterId, (Waiter, Timestamp)>,
+    pops: FxHashMap<TopicId, BTreeMap<GroupId, VecDeque<WaiterId>>>,
+    pulls: FxHashMap<QueueKey, FxHashSet<WaiterId>>,
+    /// When to look at a waiter again: its deadline, or the time at which something in flight becomes visible.
+    times: BTreeSet<(Timestamp, WaiterId)>,
+    next: WaiterId,
+}
+
+impl WaitList {
+    pub fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Holds a receive until `look_at`.
+    pub fn add(&mut self, waiter: Waiter, look_at: Timestamp) {
+        let id = self.next;
+        self.next += 1;
+        match &waiter {
+            Waiter::Pop { group, topic, .. } => {
+                self.pops.entry(*topic).or_default().entry(*group).or_default().push_back(id);
+            }
+            Waiter::Pull { queue, .. } => {
+                self.pulls.entry(*queue).or_default().insert(id);
+            }
+        }
+        self.times.insert((look_at, id));
+        self.waiters.insert(id, (waiter, look_at));
+    }
+
+    /// Looks again at another time, in the same place of the line.
+    pub fn look_at(&mut self, id: WaiterId, at: Timestamp) {
+        if let Some((_, time)) = self.waiters.get_mut(&id) {
+            self.times.remove(&(*time, id));
+            *time = at;
+            self.times.insert((at, id));
+        }
+    }
+
+    pub fn get(&self, id: WaiterId) -> Option<&Waiter> {
+        self.waiters.get(&id).map(|(waiter, _)| waiter)
+    }
+
+    pub fn remove(&mut self, id: WaiterId) -> Option<Waiter> {
+        let (waiter, time) = self.waiters.remove(&id)?;
+        self.times.remove(&(time, id));
+        match &waiter {
+            Waiter::Pop { group, topic, .. } => {
+                if let Some(groups) = self.pops.get_mut(topic) {
+                    if let Some(line) = groups.get_mut(group) {
+                        line.retain(|waiting| *waiting != id);
+                        if line.is_empty() {
+                            groups.remove(group);
+                        }
+                    }
+                    if groups.is_empty() {
+                        self.pops.remove(topic);
+                    }
+                }
+            }
+            Waiter::Pull { queue, .. } => {
+                if let Some(waiting) = self.pulls.get_mut(queue) {
+                    waiting.remove(&id);
+                    if waiting.is_empty() {
+                        self.pulls.remove(queue);
+                    }
+                }
+            }
+        }
+        Some(waiter)
+    }
+
+    /// Groups that wait for messages of a topic.
+    pub fn groups_of(&self, topic: TopicId) -> Vec<GroupId> {
+        self.pops.get(&topic).map(|groups| groups.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Pops of a group and topic, the longest waiting first.
+    pub fn line(&self, group: GroupId, topic: TopicId) -> Vec<WaiterId> {
+        self.pops
+            .get(&topic)
+            .and_then(|groups| groups.get(&group))
+            .map(|line| line.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    pub fn pulls_of(&self, queue: QueueKey) -> Vec<WaiterId> {
+        self.pulls.get(&queue).map(|waiting| waiting.iter().copied().collect()).unwrap_or_default()
+    }
+
+    pub fn next_time(&self) -> Option<Timestamp> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    /// Waiters to be looked at by now.
+    pub fn due(&self, now: Timestamp) -> Vec<WaiterId> {
+        self.times.range(..=(now, WaiterId::MAX)).map(|(_, id)| *id).collect()
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = Waiter> {
+        self.pops.clear();
+        self.pulls.clear();
+        self.times.clear();
+        std::mem::take(&mut self.waiters).into_values().map(|(waiter, _)| waiter)
+    }
+}

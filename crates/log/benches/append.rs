@@ -4,18 +4,18 @@
 //! directory for temporary files. Rounds of both sides alternate, so that a slow moment of the disk hits both.
 
 use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::FileExt,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use redstart_log::{DiskLog, FsStorage, Log, MemoryLog, Options};
+use redstart_log::{DiskLog, FsStorage, Log, MemoryLog, Options, Storage};
 
 const PAYLOAD_BYTES: usize = 1024;
 /// What a frame takes besides its payload: the bare loop writes as many bytes as the log.
 const HEADER_BYTES: usize = 48;
+/// Offset of the first frame of a segment.
+const FIRST_FRAME: usize = 64;
 const ROUNDS: usize = 1500;
 
 fn main() {
@@ -25,49 +25,70 @@ fn main() {
         None => tempfile::tempdir(),
     };
     let dir = dir.expect("a directory to measure in");
-    println!("{:<28} {:>12} {:>12} {:>8}", "median of one commit", "bare loop", "log", "ratio");
+    println!(
+        "{:<22} {:>11} {:>16} {:>11} {:>9} {:>13}",
+        "median of one commit", "bare loop", "bare, allocated", "log", "log/bare", "log/allocated"
+    );
     let cases = [
         ("1 frame of 1 KiB", 1, PAYLOAD_BYTES),
         ("1 frame of 64 KiB", 1, 64 * PAYLOAD_BYTES),
         ("64 frames of 1 KiB", 64, PAYLOAD_BYTES),
     ];
     for (name, frames, payload_bytes) in cases {
-        let (bare, log) = measure(&dir.path().join(name), frames, payload_bytes);
-        let ratio = log.as_secs_f64() / bare.as_secs_f64();
-        println!("{name:<28} {:>12} {:>12} {ratio:>8.3}", micros(bare), micros(log));
+        let medians = measure(&dir.path().join(name), frames, payload_bytes);
+        let ratio = |to: Duration| medians.log.as_secs_f64() / to.as_secs_f64();
+        println!(
+            "{name:<22} {:>11} {:>16} {:>11} {:>9.3} {:>13.3}",
+            micros(medians.bare),
+            micros(medians.allocated),
+            micros(medians.log),
+            ratio(medians.bare),
+            ratio(medians.allocated)
+        );
     }
     let appends = memory_appends_per_second();
     println!("\nmemory log: {:.2} million appends of 1 KiB per second", appends / 1e6);
 }
 
-fn measure(dir: &Path, frames: usize, payload_bytes: usize) -> (Duration, Duration) {
+struct Medians {
+    /// Write and sync at the end of a file that grows.
+    bare: Duration,
+    /// The same in a file that was allocated before, as segments are.
+    allocated: Duration,
+    log: Duration,
+}
+
+fn measure(dir: &Path, frames: usize, payload_bytes: usize) -> Medians {
     let payload = vec![7; payload_bytes];
     let batch = vec![7; (payload_bytes + HEADER_BYTES) * frames];
-    let storage = Arc::new(FsStorage::open(dir).expect("a directory"));
-    let bare = bare_file(&dir.join("bare"));
-    let (mut log, _) = DiskLog::open(storage, Options::default()).expect("a new log");
+    let storage = FsStorage::open(dir).expect("a directory");
+    let bare = storage.create("bare").expect("a file");
+    let allocated = storage.create("allocated").expect("a file");
+    allocated.allocate(Options::default().segment_bytes).expect("room");
+    for file in [&bare, &allocated] {
+        // As long as the header of a segment, so that both sides cross the same pages.
+        file.write_at(0, &[7; FIRST_FRAME]).expect("write");
+        file.sync_data().expect("sync");
+    }
+    let (mut log, _) = DiskLog::open(Arc::new(storage), Options::default()).expect("a new log");
     let flusher = log.flusher();
-    let (mut bare_times, mut log_times) = (Vec::new(), Vec::new());
-    let mut offset = 0;
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
-        let start = Instant::now();
-        bare.write_all_at(&batch, offset).expect("write");
-        bare.sync_data().expect("sync");
-        bare_times.push(start.elapsed());
-        offset += batch.len() as u64;
-
+        for (file, times) in [&bare, &allocated].into_iter().zip(&mut times) {
+            let start = Instant::now();
+            file.write_at((FIRST_FRAME + round * batch.len()) as u64, &batch).expect("write");
+            file.sync_data().expect("sync");
+            times.push(start.elapsed());
+        }
         let start = Instant::now();
         for _ in 0..frames {
             log.append(round as u64, &payload).expect("append");
         }
         flusher.flush().expect("flush");
-        log_times.push(start.elapsed());
+        times[2].push(start.elapsed());
     }
-    (median(bare_times), median(log_times))
-}
-
-fn bare_file(path: &Path) -> File {
-    OpenOptions::new().write(true).create(true).truncate(true).open(path).expect("a file")
+    let [bare, allocated, log] = times.map(median);
+    Medians { bare, allocated, log }
 }
 
 /// Appends with old segments removed behind them, after a first pass: memory that was in use before. Fresh memory

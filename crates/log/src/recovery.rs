@@ -469,7 +469,7 @@ pub(crate) fn is_zero_after_header(file: &dyn StorageFile) -> io::Result<bool> {
         if block.is_empty() {
             break;
         }
-        if block.iter().any(|byte| *byte != 0) {
+        if !scan::is_zero(block) {
             return Ok(false);
         }
         offset += block.len() as u64;

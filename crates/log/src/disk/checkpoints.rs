@@ -9,23 +9,30 @@ use crate::{
     storage,
 };
 
-use super::shared::Shared;
+use super::shared::{Shared, hold};
 
 impl Checkpoints for Shared {
     /// Flushes first where the frame is not durable yet: a checkpoint must never know more than the log.
     fn save(&self, at: Index, state: &[u8]) -> Result<(), Error> {
         if at > self.committed() && at > self.flush()? {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "the log holds no such frame");
-            return Err(Error::Io { what: format!("saving a checkpoint of frame {at}"), source });
+            return Err(no_such_frame(at));
         }
         let _open = self.enter()?;
         self.refuse_if_poisoned()?;
         let name = names::checkpoint(at.0);
         let saving = |err| io_error(format!("saving {name}"), err);
         let header = checkpoint::header(at, state).encode();
-        storage::write_temporary(self.storage.as_ref(), &name, &[&header, state])
-            .and_then(storage::Temporary::publish)
-            .map_err(saving)?;
+        let temporary =
+            storage::write_temporary(self.storage.as_ref(), &name, &[&header, state]).map_err(saving)?;
+        {
+            // With truncations held off: one that came while the file was written has cut what it is about.
+            let _no_truncation = hold(&self.flushing);
+            if at > self.committed() {
+                temporary.discard();
+                return Err(no_such_frame(at));
+            }
+            temporary.publish().map_err(saving)?;
+        }
         self.sync_dir()?;
         let all = Listing::read(self.storage.as_ref())?.checkpoints;
         for at in all.iter().rev().skip(checkpoint::KEPT) {
@@ -48,4 +55,9 @@ impl Checkpoints for Shared {
         }
         Ok((good, damaged))
     }
+}
+
+fn no_such_frame(at: Index) -> Error {
+    let source = io::Error::new(io::ErrorKind::InvalidInput, "the log holds no such frame");
+    Error::Io { what: format!("saving a checkpoint of frame {at}"), source }
 }

@@ -14,6 +14,7 @@ use redstart_log::Reader;
 use tokio::sync::oneshot;
 
 use super::{
+    Counters,
     budget::Budget,
     request::{Called, PopRequest, PullRequest, Request, Unavailable},
 };
@@ -76,6 +77,7 @@ pub struct ShardHandle {
     requests: Sender<Request>,
     budget: Arc<Budget>,
     reader: Arc<dyn Reader>,
+    counters: Arc<Counters>,
 }
 
 impl std::fmt::Debug for ShardHandle {
@@ -89,8 +91,13 @@ impl ShardHandle {
         requests: Sender<Request>,
         budget: Arc<Budget>,
         reader: Arc<dyn Reader>,
+        counters: Arc<Counters>,
     ) -> ShardHandle {
-        ShardHandle { requests, budget, reader }
+        ShardHandle { requests, budget, reader, counters }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Reads bodies without troubling the owner.

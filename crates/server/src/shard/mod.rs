@@ -13,6 +13,7 @@ mod budget;
 mod clerk;
 mod clock;
 mod config;
+mod counters;
 mod flusher;
 mod handle;
 mod owner;
@@ -29,6 +30,7 @@ use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recov
 
 pub use clock::{Clock, SystemClock};
 pub use config::{Config, Flush};
+pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
 pub use request::{PopRequest, PullRequest, Unavailable};
 
@@ -101,9 +103,10 @@ impl Shard {
         let budget = Arc::new(Budget::new(config.pending_bytes_max));
         let flushing = Flushing::start(flusher, config.flush)?;
         let clerk = clerk::Clerk::start()?;
-        let owner = Owner::new(engine, incoming, flushing, clerk, config, clock);
+        let counters = Arc::new(Counters::default());
+        let owner = Owner::new(engine, incoming, flushing, clerk, config, clock, counters.clone());
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(move || owner.run())?;
-        let handle = ShardHandle::new(requests, budget, reader);
+        let handle = ShardHandle::new(requests, budget, reader, counters);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 

@@ -8,7 +8,7 @@ use redstart_engine::{Engine, Sent, Timestamp};
 use redstart_log::{Error as LogError, Index};
 
 use super::{
-    Clock, Config, Failure, Flush,
+    Clock, Config, Counters, Failure, Flush,
     clerk::Clerk,
     flusher::Flushing,
     replies::Replies,
@@ -29,6 +29,7 @@ pub(super) struct Owner {
     pub(super) clerk: Clerk,
     pub(super) config: Config,
     pub(super) clock: Arc<dyn Clock>,
+    counters: Arc<Counters>,
     pub(super) replies: Replies,
     pub(super) waiting: WaitList,
     /// Waiters whose search was cut short by its bounds: they go on in the next round.
@@ -47,6 +48,7 @@ impl Owner {
         clerk: Clerk,
         config: Config,
         clock: Arc<dyn Clock>,
+        counters: Arc<Counters>,
     ) -> Owner {
         let now = Instant::now();
         Owner {
@@ -58,6 +60,7 @@ impl Owner {
             housekeeping_at: now,
             config,
             clock,
+            counters,
             replies: Replies::default(),
             waiting: WaitList::default(),
             unfinished: Vec::new(),
@@ -183,6 +186,7 @@ impl Owner {
         match self.engine.submit(now) {
             Ok(None) => {}
             Ok(Some(index)) => {
+                self.counters.appended();
                 self.flushing.order();
                 if let Flush::Async { .. } = self.config.flush {
                     self.apply(index)?;
@@ -201,6 +205,7 @@ impl Owner {
     }
 
     fn commit(&mut self, report: Result<Index, LogError>) -> Result<(), Failure> {
+        self.counters.flushed();
         self.apply(report?)
     }
 

@@ -1,0 +1,28 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a shard has done since it started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    flushes: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn flushed(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn appended(&self) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Times the log was made durable.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Frames appended.
+    pub fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+}

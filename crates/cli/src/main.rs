@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 #[command(name = "redstart", version, about = "A message broker for RocketMQ clients in one binary")]
 struct Arguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -26,8 +26,17 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result = match arguments.command.unwrap_or(Command::Serve(serve::Arguments::default())) {
+    // No command means `serve`, with its flags.
+    let serving = |argument: &std::ffi::OsString| {
+        let text = argument.to_string_lossy();
+        text.starts_with('-') && !matches!(&*text, "-h" | "--help" | "-V" | "--version")
+    };
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.get(1).is_none_or(serving) {
+        arguments.insert(1, "serve".into());
+    }
+    let arguments = Arguments::parse_from(arguments);
+    let result = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { dir } => check::run(&dir),
     };

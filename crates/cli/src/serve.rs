@@ -1,10 +1,8 @@
 use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,7 +10,15 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
-use redstart_server::shard::{Config, Flush, Shard};
+use redstart_server::{
+    grpc::{self, Grpc},
+    remoting::{self, Remoting},
+    shard::{self, Flush, Opened, Shard},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Debug, Args)]
@@ -20,6 +26,21 @@ pub struct Arguments {
     /// Where messages are kept
     #[arg(long, default_value = "redstart-data")]
     data_dir: PathBuf,
+    /// Address to listen on
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    listen: IpAddr,
+    /// Port of the name service
+    #[arg(long, default_value_t = 9876)]
+    namesrv_port: u16,
+    /// Port of the broker (Remoting)
+    #[arg(long, default_value_t = 10911)]
+    broker_port: u16,
+    /// Port of the 5.x clients (gRPC), plaintext and TLS
+    #[arg(long, default_value_t = 8081)]
+    grpc_port: u16,
+    /// Address that routes carry, host:port, instead of the one each client dialled
+    #[arg(long)]
+    advertise: Option<String>,
     /// Acknowledge when durable (sync), or when written and flushed every half second (async)
     #[arg(long, value_enum, default_value_t = FlushMode::Sync)]
     flush: FlushMode,
@@ -31,54 +52,113 @@ enum FlushMode {
     Async,
 }
 
-impl Default for Arguments {
-    fn default() -> Self {
-        Arguments { data_dir: PathBuf::from("redstart-data"), flush: FlushMode::Sync }
-    }
-}
-
+const CLUSTER: &str = "DefaultCluster";
+const BROKER: &str = "broker-a";
 const ASYNC_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
-/// How often a running broker looks for a signal or a failed shard.
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// How often a running broker looks whether its shard has failed.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Calls under way get this long to end when the broker stops.
+const GRACE: Duration = Duration::from_secs(3);
+/// Transactions that wait to be asked about.
+const CHECKS_MAX: usize = 4096;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot listen for signals")?;
-    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (checks, asked) = mpsc::channel(CHECKS_MAX);
+    let shard = open(arguments, checks)?;
+    runtime.block_on(serve(arguments, &shard, asked))?;
+    runtime.shutdown_timeout(GRACE);
+    let stopping = Instant::now();
+    shard.stop().context("the shard failed; start again to recover")?;
+    tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
+    Ok(ExitCode::SUCCESS)
+}
 
+fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard> {
     let started = Instant::now();
-    let dir = &arguments.data_dir;
+    let dir = arguments.data_dir.join("shard-0");
     let storage =
-        FsStorage::open(dir).with_context(|| format!("cannot open the data directory {}", dir.display()))?;
+        FsStorage::open(&dir).with_context(|| format!("cannot open the data directory {}", dir.display()))?;
     let flush = match arguments.flush {
         FlushMode::Sync => Flush::Sync,
         FlushMode::Async => Flush::Async { interval: ASYNC_FLUSH_INTERVAL },
     };
-    let config = Config { flush, ..Config::default() };
-    let opened = Shard::open(Arc::new(storage), Options::default(), EngineConfig::default(), config)
-        .with_context(|| format!("cannot open the data in {}", dir.display()))?;
-    for damaged in opened.engine.damaged_checkpoints.iter().chain(&opened.engine.damaged_indexes) {
+    let config = shard::Config { flush, checks: Some(checks), ..shard::Config::default() };
+    let Opened { shard, log, engine } =
+        Shard::open(Arc::new(storage), Options::default(), EngineConfig::default(), config)
+            .with_context(|| format!("cannot open the data in {}", dir.display()))?;
+    for damaged in engine.damaged_checkpoints.iter().chain(&engine.damaged_indexes) {
         tracing::warn!(damaged, "recovered from older data");
+    }
+    if let Some(cut) = log.cut {
+        tracing::info!(file = cut.file, bytes = cut.bytes, "cut an unfinished write");
     }
     tracing::info!(
         data = %dir.display(),
         flush = ?arguments.flush,
+        frames_replayed = engine.frames_replayed,
         millis = started.elapsed().as_millis() as u64,
-        frames_replayed = opened.engine.frames_replayed,
         "shard open"
     );
-    println!("redstart {} keeps its data in {}", env!("CARGO_PKG_VERSION"), dir.display());
-    println!("This build has the storage and the engine; the Remoting and gRPC ports are not in it yet.");
-    println!("Stop it with Ctrl-C.");
+    Ok(shard)
+}
 
-    while !stop.load(Ordering::Relaxed) && !opened.shard.has_failed() {
-        std::thread::sleep(WATCH_INTERVAL);
+async fn serve(
+    arguments: &Arguments,
+    shard: &Shard,
+    checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+) -> anyhow::Result<()> {
+    let at = |port| SocketAddr::new(arguments.listen, port);
+    let grpc_config = grpc::Config {
+        listen: at(arguments.grpc_port),
+        broker: BROKER.to_owned(),
+        auto_create_groups: true,
+        advertise: arguments.advertise.clone(),
+    };
+    let grpc = Grpc::bind(grpc_config, shard.handle(), checks, &arguments.data_dir).await?;
+    let remoting_config = remoting::Config {
+        cluster: CLUSTER.to_owned(),
+        broker: BROKER.to_owned(),
+        namesrv: at(arguments.namesrv_port),
+        listen: at(arguments.broker_port),
+    };
+    let remoting = Remoting::bind(remoting_config, shard.handle()).await?;
+    println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
+    println!("  5.x clients (gRPC, plaintext and TLS)   {}", at(arguments.grpc_port));
+    println!("  topics and groups (mqadmin)             -n {}", at(arguments.namesrv_port));
+    println!("  data                                    {}", arguments.data_dir.display());
+
+    let (stop, stopped) = watch::channel(false);
+    let remoting = tokio::spawn(remoting.serve(stopped.clone()));
+    let mut ended = stopped;
+    let grpc = grpc.serve(async move {
+        // The sender outlives this.
+        drop(ended.changed().await);
+    });
+    let grpc = tokio::spawn(grpc);
+    wait_for_end(shard).await?;
+    stop.send(true).context("the front ends have ended")?;
+    if tokio::time::timeout(GRACE, grpc).await.is_err() {
+        tracing::info!("some calls did not end in time and are cut off");
     }
-    let stopping = Instant::now();
-    opened.shard.stop().context("the shard failed; start again to recover")?;
-    tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
-    Ok(ExitCode::SUCCESS)
+    remoting.abort();
+    Ok(())
+}
+
+/// A signal to stop, or a shard that has failed.
+async fn wait_for_end(shard: &Shard) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut watch = tokio::time::interval(WATCH_INTERVAL);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = watch.tick() => if shard.has_failed() {
+                return Ok(());
+            },
+        }
+    }
 }

@@ -3,6 +3,9 @@
 //! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses. Queue entries and
 //! timers are not in it: they come from the segments' indexes.
 
+#[cfg(test)]
+mod tests;
+
 use redstart_log::SegmentId;
 
 use crate::{
@@ -54,7 +57,7 @@ impl State {
             state.last_use.insert(SegmentId(take.u64()?), Timestamp(take.u64()?));
         }
         take.end()?;
-        state.restore_last_chances();
+        state.restore_last_chances(None);
         Ok(state)
     }
 

@@ -171,7 +171,7 @@ fn validate_group(group: &str, limit: usize) -> Result<(), Invalid> {
 
 fn has_control(text: &str) -> bool {
     // Bytes first: nearly all text is ASCII, and the C1 controls need two bytes.
-    text.bytes().any(|b| b < 0x20 || b >= 0x7f) && text.chars().any(char::is_control)
+    text.bytes().any(|b| !(0x20..0x7f).contains(&b)) && text.chars().any(char::is_control)
 }
 
 fn blank_or_control(text: &str) -> bool {
@@ -210,10 +210,10 @@ const HAS_PRIORITY: u8 = 8;
 /// (strings: u32 length + UTF-8), u32 key count + keys, u32 property count + (name, value) pairs, body (u32 length +
 /// bytes). The body comes last, so that a filter can read the properties without it.
 pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
-    let flags = u8::from(message.tag.is_some()) * HAS_TAG
-        | u8::from(message.group.is_some()) * HAS_GROUP
-        | u8::from(message.deliver_at.is_some()) * HAS_DELIVER_AT
-        | u8::from(message.priority.is_some()) * HAS_PRIORITY;
+    let flags = (u8::from(message.tag.is_some()) * HAS_TAG)
+        | (u8::from(message.group.is_some()) * HAS_GROUP)
+        | (u8::from(message.deliver_at.is_some()) * HAS_DELIVER_AT)
+        | (u8::from(message.priority.is_some()) * HAS_PRIORITY);
     out.put_u8(flags);
     out.put_u8(message.priority.unwrap_or(0));
     out.put_u64(message.deliver_at.map_or(0, |at| at.0));

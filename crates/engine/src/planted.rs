@@ -24,3 +24,19 @@ pub enum Planted {
     /// Messages go to the dead-letter topic one attempt early.
     BuryEarly,
 }
+
+impl Planted {
+    /// Every bug that can be planted.
+    pub const ALL: [Planted; 10] = [
+        Planted::AckBeforeDurable,
+        Planted::IgnoreGroupLock,
+        Planted::ForgetLocksOnRestart,
+        Planted::FireEarly,
+        Planted::LoseTimersAtSeal,
+        Planted::DropTimersOfSegment,
+        Planted::ForgetDedupKey,
+        Planted::ForgetAcks,
+        Planted::ShowHalfMessages,
+        Planted::BuryEarly,
+    ];
+}

@@ -104,9 +104,14 @@ impl State {
         let queues = &mut self.subscriptions.entry((group, queue.topic)).or_default().queues;
         for n in queues.len()..=queue.queue.0 as usize {
             let min = topic.queues.get(n).map_or(QueueOffset(0), |queue| queue.min());
-            queues.push(Progress::starting_at(min));
+            queues.push(Progress::not_started(min));
         }
         queues.get_mut(queue.queue.0 as usize)
+    }
+
+    /// The progress of a group in a queue, if there is one.
+    pub fn known_progress_mut(&mut self, group: GroupId, queue: QueueKey) -> Option<&mut Progress> {
+        self.subscriptions.get_mut(&(group, queue.topic))?.queues.get_mut(queue.queue.0 as usize)
     }
 
     /// Applies one decision. `scope` tells which parts do not have it yet.
@@ -143,6 +148,8 @@ impl State {
                 self.group_next = self.group_next.max(id.0 + 1);
                 self.group_names.insert(name.clone(), *id);
                 self.groups.insert(*id, Group { id: *id, name: name.clone(), config: config.clone() });
+                // With fewer retries allowed, a message may be at its last attempt already.
+                self.restore_last_chances(Some(*id));
             }
             Decision::GroupDelete { id } => self.delete_group(*id),
             Decision::Recall { key } => {
@@ -220,7 +227,7 @@ impl State {
             let key = TimerKey { due: stored.deliver_at.unwrap_or_default(), id };
             indexes.live_mut(frame.segment).timers.push((key, Timer::of(stored)));
             if scope.state() {
-                self.timers.relocate(key, stored.position, stored.size);
+                self.timers.relocate(key, Timer::of(stored), frame.segment);
             }
         } else if scope.state() {
             self.transactions.relocate(id, stored.position, stored.size);
@@ -279,7 +286,7 @@ impl State {
     ) {
         indexes.live_mut(frame.segment).timers.push((key, timer));
         if scope.state() {
-            self.timers.insert(key, timer);
+            self.timers.insert(key, timer, frame.segment);
         }
     }
 
@@ -313,6 +320,18 @@ impl State {
         if let Some(segment) = indexes.segment_of(position).filter(|segment| *segment < entry_in) {
             let last = self.last_use.entry(segment).or_default();
             *last = (*last).max(at);
+        }
+    }
+
+    /// Messages that have left the log are no longer in flight, and nobody waits for them.
+    pub fn raise_progress(&mut self) {
+        for ((_, topic), subscription) in &mut self.subscriptions {
+            let Some(topic) = self.topics.get(topic) else { continue };
+            for (progress, queue) in subscription.queues.iter_mut().zip(&topic.queues) {
+                if progress.low_watermark() < queue.min() {
+                    progress.raise_to(queue.min());
+                }
+            }
         }
     }
 
@@ -411,11 +430,12 @@ impl State {
         }
     }
 
-    /// Rebuilds what follows from the rest after a checkpoint was read.
-    pub fn restore_last_chances(&mut self) {
+    /// Rebuilds what follows from the flights and the configuration, for one group or all.
+    pub fn restore_last_chances(&mut self, only: Option<GroupId>) {
         let flights: Vec<(GroupId, QueueKey, Vec<QueueOffset>)> = self
             .subscriptions
             .iter()
+            .filter(|((group, _), _)| only.is_none_or(|only| only == *group))
             .flat_map(|((group, topic), subscription)| {
                 subscription.queues.iter().enumerate().map(|(n, progress)| {
                     let queue = QueueKey { topic: *topic, queue: crate::QueueId(n as u32) };

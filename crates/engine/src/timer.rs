@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redstart_log::Position;
+use redstart_log::{Position, SegmentId};
 
 use crate::{
     Entry, QueueKey, Timestamp,
@@ -111,6 +111,9 @@ pub(crate) struct Timers {
     recalled: BTreeSet<TimerKey>,
     /// Where the next search for due timers begins: everything before it is firing.
     proposed: TimerKey,
+    /// Live timers whose message lies in an older segment than the record that made them. The index of the message's
+    /// segment does not list them, so that segment has to stay until they have fired.
+    lent: BTreeSet<(Position, TimerKey)>,
 }
 
 impl Timers {
@@ -122,18 +125,35 @@ impl Timers {
         self.live.get(&key)
     }
 
-    pub fn insert(&mut self, key: TimerKey, timer: Timer) {
+    /// Adds a timer whose record is in `segment`.
+    pub fn insert(&mut self, key: TimerKey, timer: Timer, segment: SegmentId) {
         if key < self.proposed {
             self.proposed = key;
+        }
+        if timer.position.0 < segment.0 {
+            self.lent.insert((timer.position, key));
         }
         self.live.insert(key, timer);
     }
 
-    /// A timer read from a segment's index: dropped when it has fired or was recalled.
-    pub fn restore(&mut self, key: TimerKey, timer: Timer) {
+    /// A timer read from the index of `segment`: dropped when it has fired or was recalled.
+    pub fn restore(&mut self, key: TimerKey, timer: Timer, segment: SegmentId) {
         if key > self.watermark && !self.recalled.contains(&key) {
-            self.live.insert(key, timer);
+            self.forget(key);
+            self.insert(key, timer, segment);
         }
+    }
+
+    /// Timers that have not fired and need a message between two positions, but are listed by no index there.
+    pub fn lent_within(&self, from: Position, end: Position) -> impl Iterator<Item = (TimerKey, Timer)> {
+        let range = (from, TimerKey::default())..(end, TimerKey::default());
+        self.lent.range(range).filter_map(|(_, key)| Some((*key, *self.live.get(key)?)))
+    }
+
+    fn forget(&mut self, key: TimerKey) -> bool {
+        let Some(timer) = self.live.remove(&key) else { return false };
+        self.lent.remove(&(timer.position, key));
+        true
     }
 
     pub fn mark(&mut self, key: TimerKey, state: TimerState) {
@@ -150,22 +170,32 @@ impl Timers {
         while self.recalled.first().is_some_and(|first| *first <= self.watermark) {
             self.recalled.pop_first();
         }
-        self.live.remove(&key).is_some()
+        self.forget(key)
     }
 
     pub fn recall(&mut self, key: TimerKey) -> bool {
         if key > self.watermark {
             self.recalled.insert(key);
         }
-        self.live.remove(&key).is_some()
+        self.forget(key)
     }
 
-    /// Moves the body of a live timer.
-    pub fn relocate(&mut self, key: TimerKey, position: Position, size: u32) {
-        if let Some(timer) = self.live.get_mut(&key) {
-            timer.position = position;
-            timer.size = size;
+    /// Moves the body of a live timer. At a start, the index that listed it may have gone with its segment: then this
+    /// is all that is left of it.
+    pub fn relocate(&mut self, key: TimerKey, copy: Timer, segment: SegmentId) {
+        match self.live.get_mut(&key) {
+            Some(timer) => {
+                self.lent.remove(&(timer.position, key));
+                timer.position = copy.position;
+                timer.size = copy.size;
+            }
+            None => self.restore(key, copy, segment),
         }
+    }
+
+    /// Whether a timer should have fired before others that have.
+    pub fn is_late(&self, key: TimerKey) -> bool {
+        key <= self.watermark
     }
 
     /// Due timers that nothing has been proposed for, at most `max`; they count as firing from here on.
@@ -214,9 +244,11 @@ impl Timers {
         use crate::record::take_timer_key;
         let watermark = take_timer_key(take)?;
         let recalled = (0..take.count(16)?).map(|_| take_timer_key(take)).collect::<Result<_, _>>()?;
-        let live = (0..take.count(16 + Timer::LEN)?)
+        let live: BTreeMap<TimerKey, Timer> = (0..take.count(16 + Timer::LEN)?)
             .map(|_| Ok((take_timer_key(take)?, Timer::decode(take)?)))
             .collect::<Result<_, _>>()?;
-        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default() })
+        // Where their records are is not known; they are few and about to fire.
+        let lent = live.iter().map(|(key, timer)| (timer.position, *key)).collect();
+        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default(), lent })
     }
 }

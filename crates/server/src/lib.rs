@@ -1,3 +1,6 @@
-//! The broker process. For now: the shard runtime, which drives the engine and its log from one owner thread.
+//! The broker process: the shard runtime, which drives the engine and its log from one owner thread, and the front ends
+//! that translate the clients' protocols for it.
 
+pub mod grpc;
+pub mod remoting;
 pub mod shard;

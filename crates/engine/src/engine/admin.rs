@@ -19,6 +19,8 @@ pub enum AdminError {
     UnknownGroup { group: GroupName },
     #[error("{name} is being created, try again")]
     Creating { name: String },
+    #[error("{name} is being deleted, try again")]
+    Deleting { name: String },
     #[error("there are {value} {what}, the limit is {limit}")]
     TooMany { what: &'static str, value: usize, limit: usize },
 }
@@ -49,9 +51,7 @@ impl Engine {
         if value >= limit && !self.state.topic_names.contains_key(name) {
             return Err(AdminError::TooMany { what: "topics", value, limit });
         }
-        if self.creating_topics.contains(name) {
-            return Err(AdminError::Creating { name: name.to_string() });
-        }
+        check_settled(self.creating_topics.contains(name), self.deletes_topic(name), name.as_str())?;
         let ticket = self.ticket();
         self.propose_topic(Some(ticket), name.clone(), config);
         Ok(ticket)
@@ -76,13 +76,23 @@ impl Engine {
         let Some(id) = self.state.topic_names.get(name).copied() else {
             return Err(AdminError::UnknownTopic { topic: name.clone() });
         };
+        check_settled(false, !self.deleting_topics.insert(id), name.as_str())?;
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::TopicDelete { id });
         Ok(ticket)
     }
 
+    fn deletes_topic(&self, name: &TopicName) -> bool {
+        self.state.topic_names.get(name).is_some_and(|id| self.deleting_topics.contains(id))
+    }
+
+    fn deletes_group(&self, name: &GroupName) -> bool {
+        self.state.group_names.get(name).is_some_and(|id| self.deleting_groups.contains(id))
+    }
+
     pub fn put_group(&mut self, name: &GroupName, config: GroupConfig) -> Result<Ticket, AdminError> {
         config.validate()?;
+        check_settled(false, self.deletes_group(name), name.as_str())?;
         let (value, limit) = (self.state.groups.len(), self.config.limits.groups_max);
         let id = match self.state.group_names.get(name) {
             Some(id) => *id,
@@ -105,6 +115,7 @@ impl Engine {
         let Some(id) = self.state.group_names.get(name).copied() else {
             return Err(AdminError::UnknownGroup { group: name.clone() });
         };
+        check_settled(false, !self.deleting_groups.insert(id), name.as_str())?;
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::GroupDelete { id });
         Ok(ticket)
@@ -116,6 +127,10 @@ impl Engine {
 
     pub fn group_id(&self, name: &GroupName) -> Option<GroupId> {
         self.state.group_names.get(name).copied()
+    }
+
+    pub fn topic_name_of(&self, id: TopicId) -> Option<TopicName> {
+        self.topic_name(id).cloned()
     }
 
     pub fn topic(&self, name: &TopicName) -> Option<TopicView> {
@@ -186,5 +201,16 @@ impl Engine {
 
     pub(super) fn queue_key(&self, topic: &TopicName, queue: QueueId) -> Option<QueueKey> {
         Some(QueueKey { topic: *self.state.topic_names.get(topic)?, queue })
+    }
+}
+
+/// A name can be used again when its deletion is durable: until then it stands for what is being deleted, whose number
+/// must not be given to anything new.
+fn check_settled(creating: bool, deleting: bool, name: &str) -> Result<(), AdminError> {
+    let name = name.to_owned();
+    match (creating, deleting) {
+        (true, _) => Err(AdminError::Creating { name }),
+        (_, true) => Err(AdminError::Deleting { name }),
+        _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@ use redstart_log::{Error as LogError, Index, Position, SegmentId};
 use super::{Engine, SendReceipt, Visibility};
 use crate::{
     QueueKey, QueueOffset, Ticket, Timestamp,
-    record::{Cause, Decision, Placement, Record, Stored, TransactionEnd, decode_payload},
+    record::{Cause, Decision, Fact, Placement, Record, Stored, TransactionEnd, decode_payload},
     state::{Effects, FrameContext, OffsetGap, Scope},
     timer::{TimerKey, TimerState},
 };
@@ -41,6 +41,9 @@ pub enum Outcome {
     Refused(String),
 }
 
+/// What became of several proposals, in their order.
+type Outcomes = Vec<(Ticket, Outcome)>;
+
 impl Engine {
     pub(super) fn propose(&mut self, ticket: Option<Ticket>, decision: Decision) {
         let (at, _) = decision.put(&mut self.batch.payload);
@@ -54,7 +57,7 @@ impl Engine {
 
     /// Appends the batch as one frame. `Ok(None)` when there is nothing to append. When the log refuses, every
     /// decision of the batch is withdrawn and reported, and the facts wait for the next frame.
-    pub fn submit(&mut self, now: Timestamp) -> Result<Option<Index>, (LogError, Vec<(Ticket, Outcome)>)> {
+    pub fn submit(&mut self, now: Timestamp) -> Result<Option<Index>, (LogError, Outcomes)> {
         let now = self.advance(now);
         if self.batch.payload.is_empty() {
             return Ok(None);
@@ -85,7 +88,12 @@ impl Engine {
     fn withdraw(&mut self, error: &LogError) -> Vec<(Ticket, Outcome)> {
         let payload = std::mem::take(&mut self.batch.payload);
         for located in decode_payload(&payload, Position(0)).flatten() {
-            if let Record::Fact(fact) = located.record {
+            let fact = match located.record {
+                Record::Fact(fact) => Some(fact),
+                Record::Decision(Decision::Stored(stored)) => self.waits_again(stored.cause),
+                Record::Decision(_) => None,
+            };
+            if let Some(fact) = fact {
                 fact.put(&mut self.batch.payload);
             }
         }
@@ -99,6 +107,15 @@ impl Engine {
         }
         refused.reverse();
         refused
+    }
+
+    /// A message whose dead letter was refused waits for another. Facts logged after it left it alone, and must do so
+    /// when they are read back.
+    fn waits_again(&self, cause: Cause) -> Option<Fact> {
+        let Cause::DeadLetter { group, queue, offset } = cause else { return None };
+        let flight = self.state.progress(group, queue)?.flight(offset)?;
+        let (seq, visible_at) = (flight.seq, flight.visible_at);
+        Some(Fact::Invisible { group, queue, offset, seq, visible_at, waiting: true })
     }
 
     fn withdraw_proposal(&mut self, decision: &Decision) {
@@ -115,6 +132,7 @@ impl Engine {
                 }
             }
             Decision::Link(links) => {
+                self.linking &= links.is_empty();
                 for link in links.iter().rev() {
                     self.withdraw_offset(link.queue, link.offset);
                     self.state.timers.mark(link.key, TimerState::Waiting);
@@ -134,7 +152,13 @@ impl Engine {
             Decision::GroupPut { name, .. } => {
                 self.creating_groups.remove(name);
             }
-            Decision::TopicDelete { .. } | Decision::GroupDelete { .. } | Decision::SendBack { .. } => {}
+            Decision::TopicDelete { id } => {
+                self.deleting_topics.remove(id);
+            }
+            Decision::GroupDelete { id } => {
+                self.deleting_groups.remove(id);
+            }
+            Decision::SendBack { .. } => {}
         }
     }
 
@@ -182,6 +206,13 @@ impl Engine {
             Decision::GroupPut { name, .. } => {
                 self.creating_groups.remove(name);
             }
+            Decision::TopicDelete { id } => {
+                self.deleting_topics.remove(id);
+            }
+            Decision::GroupDelete { id } => {
+                self.deleting_groups.remove(id);
+            }
+            Decision::Link(links) => self.linking &= links.is_empty(),
             // A topic deleted meanwhile, or its window closed: the key is not remembered by the state.
             Decision::Stored(Stored { dedup: Some(key), .. }) => self.state.dedup.withdraw(*key),
             _ => {}
@@ -192,6 +223,21 @@ impl Engine {
         for parked in std::mem::take(&mut self.parked) {
             self.state.last_chances.insert(parked);
         }
+    }
+
+    /// Whether a decision that is not yet in force points at a message whose position is `within`.
+    pub(super) fn points_into(&self, within: impl Fn(Position) -> bool) -> bool {
+        let under_way = self.pending.iter().flat_map(|frame| &frame.proposals).chain(&self.batch.proposals);
+        under_way.map(|proposal| &proposal.decision).any(|decision| match decision {
+            Decision::Link(links) => links.iter().any(|link| within(link.entry.position)),
+            Decision::SendBack { timer, .. } => within(timer.position),
+            Decision::TransactionEnd { end, .. } => match end {
+                TransactionEnd::Rollback => false,
+                TransactionEnd::Visible { entry, .. } => within(entry.position),
+                TransactionEnd::Delayed { timer, .. } => within(timer.position),
+            },
+            _ => false,
+        })
     }
 
     pub(super) fn segment_has_pending(&self, segment: SegmentId) -> bool {

@@ -109,7 +109,15 @@ impl Engine {
         for queue in self.queues_in_turn(group, topic, pop.queue) {
             let key = QueueKey { topic, queue };
             if self.prepare(group, key, rules.ordered) {
-                let step = self.pop_queue(pop, group, key, rules, visible_at, &mut budget)?;
+                let step = match self.pop_queue(pop, group, key, rules, visible_at, &mut budget) {
+                    Ok(step) => step,
+                    // What other queues gave is in flight already: the consumer must get it.
+                    Err(_) if !popped.deliveries.is_empty() => {
+                        popped.more = true;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
                 popped.more |= step.more;
                 popped.deliveries.extend(step.deliveries);
                 self.state.last_chances.extend(step.exhausted);
@@ -192,6 +200,14 @@ impl Engine {
             });
         }
         Ok((group.id, topic.id))
+    }
+
+    /// A consumer has come, before it receives: messages from here on are for its group. Unknown names change nothing.
+    pub fn join(&mut self, group: &GroupName, topic: &TopicName, start: Start) -> Result<(), IndexError> {
+        match (self.group_id(group), self.topic_id(topic)) {
+            (Some(group), Some(topic)) => self.subscribe(group, topic, start),
+            _ => Ok(()),
+        }
     }
 
     /// A group that consumes a topic for the first time starts in all its queues at once; a queue added later is
@@ -277,6 +293,8 @@ impl Engine {
                 },
             };
             delivery.priority = entry.priority;
+            // What was never delivered is known by its offset alone, too: in a retry topic it has failed before.
+            delivery.attempt = delivery.attempt.max(entry.attempt.saturating_add(1));
             let receipt = Receipt {
                 group,
                 queue: key,
@@ -369,7 +387,7 @@ impl Engine {
                     && flight.state != FlightState::Dying;
                 if current { Ok(true) } else { Err(AckError::Expired) }
             }
-            None if receipt.offset < progress.cursor.high() => Ok(false),
+            None if progress.is_done(receipt.offset) => Ok(false),
             None => Err(AckError::Unknown),
         }
     }
@@ -382,14 +400,19 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Receipt, AckError> {
         let now = self.advance(now);
+        self.check_invisible(delay)?;
+        self.reschedule(receipt, delay, true, now)
+    }
+
+    fn check_invisible(&self, time: Duration) -> Result<(), AckError> {
         let limit = self.config.limits.invisible_max;
-        if delay > limit {
+        if time > limit {
             return Err(AckError::InvisibleTime {
-                value_ms: delay.as_millis() as u64,
+                value_ms: time.as_millis() as u64,
                 limit_ms: limit.as_millis() as u64,
             });
         }
-        self.reschedule(receipt, delay, true, now)
+        Ok(())
     }
 
     /// The consumer failed: the group's policy says when the message comes again.
@@ -411,6 +434,7 @@ impl Engine {
     /// The consumer is still at work: the message stays its own for `time` more, under the same receipt.
     pub fn renew(&mut self, receipt: Receipt, time: Duration, now: Timestamp) -> Result<(), AckError> {
         let now = self.advance(now);
+        self.check_invisible(time)?;
         self.reschedule(receipt, time, false, now).map(|_| ())
     }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use redstart_log::{
-    Checkpoints, Error as LogError, Index, IndexWriter, Position, SegmentId, SegmentInfo, Usage,
+    Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, SegmentId, SegmentInfo, Usage,
 };
 
 use super::Engine;
 use crate::{
     Timestamp,
     index::{IndexError, LiveIndex, file},
-    record::{Cause, Placement, fetch, put_message},
-    timer::Timer,
+    record::{Cause, FetchError, Placement, fetch, put_message},
+    timer::{Timer, TimerKey},
     transaction::Half,
 };
 
@@ -71,6 +71,8 @@ pub enum RetireError {
     Log(#[from] LogError),
     #[error(transparent)]
     Index(#[from] IndexError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 impl Engine {
@@ -104,8 +106,11 @@ impl Engine {
         })
     }
 
-    /// Frames that a start would have to replay now.
+    /// Frames that a start would have to replay now; none while a checkpoint is being written.
     pub fn frames_since_checkpoint(&self) -> u64 {
+        if self.checkpointing {
+            return 0;
+        }
         self.applied.0.saturating_sub(self.checkpoints[0].0)
     }
 
@@ -160,19 +165,17 @@ impl Engine {
         if !covered || !indexed || !(expired || forced) {
             return Ok(None);
         }
-        match self.retiring {
-            Some((segment, until)) if segment == oldest.id => {
-                if self.applied < until {
-                    return Ok(None);
-                }
-            }
-            _ => {
-                if self.copy_forward(oldest, now)? {
-                    let until = Index(self.log.appended().0 + 1);
-                    self.retiring = Some((oldest.id, until));
-                    return Ok(None);
-                }
-            }
+        if self.is_needed(oldest, forced) {
+            return Ok(None);
+        }
+        if self.retiring.is_some_and(|(segment, until)| segment == oldest.id && self.applied < until) {
+            return Ok(None);
+        }
+        // Asked again after each step: a frame with copies may have been refused, and one step may not be enough.
+        if self.copy_forward(oldest, now)? {
+            let until = Index(self.log.appended().0 + 1);
+            self.retiring = Some((oldest.id, until));
+            return Ok(None);
         }
         self.log.remove_oldest(oldest.id)?;
         self.retiring = None;
@@ -181,7 +184,17 @@ impl Engine {
         for topic in self.state.topics.values_mut() {
             topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
         }
+        self.state.raise_progress();
         Ok(Some(Retired { segment: oldest.id, forced }))
+    }
+
+    /// Whether something points into the segment that no copy can be made for: a decision on its way, or a message
+    /// that was handed back, which has only the one copy and stays until it comes again.
+    fn is_needed(&self, segment: SegmentInfo, forced: bool) -> bool {
+        let start = Position(segment.id.0);
+        let mut lent = self.state.timers.lent_within(start, segment.end);
+        self.points_into(|position| position >= start && position < segment.end)
+            || (!forced && lent.any(|(_, timer)| timer.attempt > 0))
     }
 
     /// A segment is kept for the retention time after its last message, and after the last time that one of its
@@ -191,38 +204,62 @@ impl Engine {
         Timestamp(segment.last_timestamp_ms).max(last_use).after(self.config.retention.keep)
     }
 
-    /// Proposes copies of delayed and half messages whose body would go with the segment. Says whether there are any.
+    /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold.
+    /// Says whether there are any.
     fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
         let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
         #[cfg(feature = "planted")]
         if self.planted(crate::Planted::DropTimersOfSegment) {
             return Ok(false);
         }
-        let timers: Vec<(Position, Timer)> = self
+        let lent = self.state.timers.lent_within(Position(segment.id.0), segment.end);
+        let lent: Vec<(TimerKey, Timer)> = lent.filter(|(_, timer)| timer.attempt == 0).collect();
+        let timers: Vec<(TimerKey, Timer)> = self
             .indexes
             .timers(segment.id)?
             .into_iter()
-            .filter_map(|(key, _)| Some((key.id, *self.state.timers.get(key)?)))
+            .filter_map(|(key, _)| Some((key, *self.state.timers.get(key)?)))
+            .filter(|(_, timer)| within(timer.position))
+            .chain(lent)
             .collect();
+        // A start could not tell a late one from one that has fired; it is about to.
+        if timers.iter().any(|(key, _)| self.state.timers.is_late(*key)) {
+            return Ok(true);
+        }
         let halves: Vec<(Position, Half)> =
             self.state.transactions.iter().map(|(id, half)| (id, *half)).collect();
+        let timers = timers.into_iter().map(|(key, timer)| (key.id, timer, Placement::Delayed));
+        let halves = halves.into_iter().map(|(id, half)| {
+            (id, half.message, Placement::Half { check_after: half.next_check.since(now) })
+        });
         let mut any = false;
-        for (id, timer) in timers.into_iter().filter(|(_, timer)| within(timer.position)) {
-            any |= self.copy(id, &timer, Placement::Delayed, now);
-        }
-        for (id, half) in halves.into_iter().filter(|(_, half)| within(half.message.position)) {
-            let check_after = half.next_check.since(now);
-            any |= self.copy(id, &half.message, Placement::Half { check_after }, now);
+        for (id, timer, placement) in timers.chain(halves).filter(|(_, timer, _)| within(timer.position)) {
+            if self.batch_is_full(timer.size as usize) {
+                return Ok(true);
+            }
+            any |= self.copy(id, &timer, placement, now)?;
         }
         Ok(any)
     }
 
-    fn copy(&mut self, id: Position, timer: &Timer, placement: Placement, now: Timestamp) -> bool {
-        let Ok(fetched) = fetch(&*self.reader, timer.position, timer.size) else { return false };
-        let Ok(message) = fetched.message().map(|view| view.to_message()) else { return false };
+    /// Proposes a copy of one message. `false` when it is damaged: there is nothing to save.
+    fn copy(
+        &mut self,
+        id: Position,
+        timer: &Timer,
+        placement: Placement,
+        now: Timestamp,
+    ) -> Result<bool, RetireError> {
+        let fetched = match fetch(&*self.reader, timer.position, timer.size) {
+            Ok(fetched) => fetched,
+            // The disk may be able to read it another time.
+            Err(FetchError::Read(error @ ReadError::Io { .. })) => return Err(error.into()),
+            Err(_) => return Ok(false),
+        };
+        let Ok(message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
         let cause = Cause::Relocated { id };
         let stored = put_message(&mut self.batch.payload, &message, cause, timer.queue, placement, now);
         self.propose_stored(None, stored);
-        true
+        Ok(true)
     }
 }

@@ -59,9 +59,14 @@ pub struct Engine {
     /// The latest time the engine has been told. It never goes back.
     clock: Timestamp,
     wakes: Wakes,
+    /// Due messages have been proposed for their queues and are not yet durable there.
+    linking: bool,
     /// Names under creation: proposed and not yet durable.
     creating_topics: HashSet<TopicName>,
     creating_groups: HashSet<GroupName>,
+    /// Under deletion: proposed and not yet durable.
+    deleting_topics: HashSet<TopicId>,
+    deleting_groups: HashSet<GroupId>,
     /// Dead letters that wait for their topic to exist.
     parked: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     /// Indexes of the checkpoints that exist, newest first.
@@ -164,6 +169,12 @@ impl Engine {
     /// Bytes of the current batch that have not been appended.
     pub fn batch_bytes(&self) -> usize {
         self.batch.payload.len()
+    }
+
+    /// Whether the engine's own work should leave further `bytes` to a later batch: one frame has to hold it all.
+    fn batch_is_full(&self, bytes: usize) -> bool {
+        let limit = self.config.limits.batch_bytes_max;
+        !self.batch.payload.is_empty() && self.batch.payload.len() + bytes >= limit
     }
 
     pub fn has_batch(&self) -> bool {

@@ -190,6 +190,22 @@ impl Engine {
         }
     }
 
+    /// The offset that a reset would move a group to.
+    pub fn find_offset(
+        &self,
+        topic: &TopicName,
+        queue: QueueId,
+        to: ResetTo,
+    ) -> Result<QueueOffset, OffsetError> {
+        let (min, end) = self.offset_range(topic, queue)?;
+        Ok(match to {
+            ResetTo::Offset(offset) => offset.max(min).min(end),
+            ResetTo::Time(at) => self.offset_at(topic, queue, at)?,
+            ResetTo::Earliest => min,
+            ResetTo::Latest => end,
+        })
+    }
+
     /// Where a group goes on in a queue; `None` when it has never consumed it.
     pub fn consumer_offset(
         &self,
@@ -200,7 +216,8 @@ impl Engine {
         let key = self.check_queue(topic, queue)?;
         let group = self.known_group(group)?;
         let (min, end) = self.offset_range(topic, queue)?;
-        Ok(self.state.progress(group, key).map(|progress| progress.low_watermark().max(min).min(end)))
+        let progress = self.state.progress(group, key).filter(|progress| progress.started);
+        Ok(progress.map(|progress| progress.low_watermark().max(min).min(end)))
     }
 
     /// A pull consumer stores where it goes on. An offset out of range is corrected.
@@ -238,13 +255,7 @@ impl Engine {
         };
         let mut targets = Vec::with_capacity(queues.len());
         for queue in queues {
-            let (min, end) = self.offset_range(topic, queue)?;
-            let offset = match to {
-                ResetTo::Offset(offset) => offset.max(min).min(end),
-                ResetTo::Time(at) => self.offset_at(topic, queue, at)?,
-                ResetTo::Earliest => min,
-                ResetTo::Latest => end,
-            };
+            let offset = self.find_offset(topic, queue, to)?;
             targets.push((self.check_queue(topic, queue)?, offset));
         }
         for (queue, offset) in &targets {
@@ -284,7 +295,7 @@ impl Engine {
                 min,
                 end,
                 consumer,
-                in_flight: progress.map_or(0, |progress| progress.in_flight()),
+                in_flight: progress.map_or(0, |progress| progress.delivered()),
                 oldest_unconsumed: oldest,
             });
         }

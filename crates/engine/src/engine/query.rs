@@ -58,11 +58,11 @@ impl Engine {
             return Err(QueryError::UnknownTopic { topic: topic.clone() });
         };
         let mut found = Vec::new();
-        let candidates = self.indexes.find_key(key_hash(id, key), to)?;
+        let mut candidates = self.indexes.find_key(key_hash(id, key), to)?;
+        // A message that names a key twice, or its own id as a key, is still one message. Newest records first.
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        candidates.dedup();
         for position in candidates.into_iter().take(CANDIDATES_MAX) {
-            if found.len() >= max {
-                break;
-            }
             let Ok(fetched) = fetch_at(&*self.reader, position, record_size_max(&self.config)) else {
                 continue;
             };
@@ -72,6 +72,8 @@ impl Engine {
                 found.extend(Some(place).filter(|place| place.stored_at >= from && place.stored_at <= to));
             }
         }
+        found.sort_by_key(|found: &Found| std::cmp::Reverse((found.stored_at, found.position)));
+        found.truncate(max);
         Ok(found)
     }
 

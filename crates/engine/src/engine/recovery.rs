@@ -1,12 +1,12 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use redstart_log::{Error as LogError, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
+use redstart_log::{Error as LogError, Frame, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
 
 use super::{Engine, Wakes, batch::Batch};
 use crate::{
     Config, Timestamp,
     codec::Malformed,
-    index::{IndexError, Indexes},
+    index::{IndexError, Indexes, LiveIndex},
     queue::Run,
     record::{Record, decode_payload},
     state::{Effects, FrameContext, OffsetGap, Scope, State},
@@ -65,8 +65,11 @@ impl Engine {
             applied: recovered.checkpoint,
             clock: Timestamp(0),
             wakes: Wakes::default(),
+            linking: false,
             creating_topics: HashSet::new(),
             creating_groups: HashSet::new(),
+            deleting_topics: HashSet::new(),
+            deleting_groups: HashSet::new(),
             parked: Vec::new(),
             checkpoints: [
                 known.first().copied().unwrap_or_default(),
@@ -82,6 +85,7 @@ impl Engine {
             engine.clock = engine.clock.max(Timestamp(segment.last_timestamp_ms));
             engine.recover_segment(segment, &mut recovered)?;
         }
+        engine.state.raise_progress();
         #[cfg(feature = "planted")]
         if engine.planted(crate::Planted::ForgetLocksOnRestart) {
             let all =
@@ -126,7 +130,7 @@ impl Engine {
             }
         }
         for (key, timer) in timers {
-            self.state.timers.restore(key, timer);
+            self.state.timers.restore(key, timer, segment);
         }
         Ok(())
     }
@@ -151,11 +155,7 @@ impl Engine {
             let scope = if covered { Scope::IndexOnly } else { Scope::Both };
             let mut effects = Effects::default();
             for located in decode_payload(&frame.payload, frame.position) {
-                let located = located.map_err(|source| OpenError::Malformed {
-                    index: frame.index,
-                    position: frame.position,
-                    source,
-                })?;
+                let located = located.map_err(|source| malformed(&frame, source))?;
                 match located.record {
                     Record::Decision(decision) => self
                         .state
@@ -183,6 +183,38 @@ impl Engine {
         Ok(())
     }
 
+    /// Builds indexes again that were found damaged; the next seal writes them anew. A segment that cannot be read
+    /// keeps its damaged index: what can be read of that is still served.
+    pub(super) fn rebuild_damaged(&mut self) {
+        for segment in self.indexes.take_damaged() {
+            match self.build_index(segment) {
+                Ok(index) => self.indexes.restore(segment, index),
+                Err(_) => self.indexes.give_up(segment),
+            }
+        }
+    }
+
+    fn build_index(&mut self, segment: SegmentId) -> Result<LiveIndex, OpenError> {
+        let mut indexes = Indexes::new(self.reader.clone());
+        indexes.live_mut(segment);
+        let mut effects = Effects::default();
+        let mut at = Position(segment.0);
+        while let Some(frame) = self.reader.frame(at)? {
+            at = frame.next;
+            let context = FrameContext { segment, timestamp: Timestamp(frame.timestamp_ms) };
+            for located in decode_payload(&frame.payload, frame.position) {
+                let located = located.map_err(|source| malformed(&frame, source))?;
+                if let Record::Decision(decision) = located.record {
+                    let config = &self.config.transactions;
+                    self.state
+                        .apply(&decision, context, config, &mut indexes, Scope::IndexOnly, &mut effects)
+                        .map_err(|source| OpenError::Gap { index: frame.index, source })?;
+                }
+            }
+        }
+        Ok(indexes.take_live(segment).unwrap_or_default())
+    }
+
     /// Makes known what the part of a segment holds that the checkpoint covers: its runs and its timers.
     fn register(&mut self, segment: SegmentId) {
         let Some(live) = self.indexes.live(segment).cloned() else { return };
@@ -193,9 +225,13 @@ impl Engine {
             }
         }
         for (key, timer) in &live.timers {
-            self.state.timers.restore(*key, *timer);
+            self.state.timers.restore(*key, *timer, segment);
         }
     }
+}
+
+fn malformed(frame: &Frame, source: Malformed) -> OpenError {
+    OpenError::Malformed { index: frame.index, position: frame.position, source }
 }
 
 /// The newest checkpoint that can be read, or an empty state from which the whole log is replayed.

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use redstart_log::Position;
 
-use super::Engine;
+use super::{Engine, record_size_max};
 use crate::{
     Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicName,
     message::Invalid,
     name,
-    record::{Cause, Placement, dedup_hash, put_message},
+    record::{Cause, Placement, dedup_hash, fetch_at, put_message},
     timer::TimerKey,
     topic::Topic,
 };
@@ -124,8 +124,7 @@ impl Engine {
             };
             let placement = place(topic, chosen, message, options, &self.config.transactions, now);
             let key = QueueKey { topic: id, queue: chosen };
-            let mut stored = put_message(&mut self.batch.payload, message, Cause::Send, key, placement, now);
-            stored.dedup = dedup;
+            let stored = put_message(&mut self.batch.payload, message, Cause::Send, key, placement, now);
             self.propose_stored(Some(ticket), stored);
         }
         Ok(Sent::Proposed(ticket))
@@ -163,9 +162,17 @@ impl Engine {
         let over = |what, value, limit| {
             if value >= limit { Err(SendError::TooMany { what, value, limit }) } else { Ok(()) }
         };
-        over("delayed messages", held.delayed, limits.timers_max)?;
-        over("open transactions", held.transactions, limits.transactions_open_max)?;
-        over("dedup keys", held.dedup_keys, limits.dedup_keys_max)?;
+        // Only what would be held longer is refused: other traffic goes on.
+        if options.half.is_some() {
+            over("open transactions", held.transactions, limits.transactions_open_max)?;
+        }
+        if messages.iter().any(|message| message.deliver_at.is_some_and(|at| at > now)) {
+            over("delayed messages", held.delayed, limits.timers_max)?;
+        }
+        if topic.config.dedup_window.is_some() && messages.iter().any(|message| message.dedup_key().is_some())
+        {
+            over("dedup keys", held.dedup_keys, limits.dedup_keys_max)?;
+        }
         self.check_disk()
     }
 
@@ -219,14 +226,25 @@ impl Engine {
         if let Some(ticket) = self.state.dedup.pending(key) {
             return Some(Sent::DuplicateOf(ticket));
         }
-        let first = self.state.dedup.first(key, now)?;
-        Some(Sent::Duplicate(SendReceipt {
+        let first = *self.state.dedup.first(key, now)?;
+        let known = SendReceipt {
             queue: first.queue,
             visibility: first.offset.map_or(Visibility::Half, Visibility::Visible),
             position: first.position,
             size: 0,
             stored_at: Timestamp(0),
-        }))
+        };
+        // The record says the rest; it may be gone before its key is.
+        let fetched = fetch_at(&*self.reader, first.position, record_size_max(&self.config)).ok();
+        let whole = fetched.as_ref().and_then(|fetched| Some((fetched.size(), fetched.stored().ok()?)));
+        Some(Sent::Duplicate(whole.map_or(known, |(size, stored)| {
+            let due = stored.message.deliver_at.unwrap_or_default();
+            let visibility = match stored.placement {
+                Placement::Delayed => Visibility::Delayed(TimerKey { due, id: first.position }),
+                _ => known.visibility,
+            };
+            SendReceipt { visibility, size, stored_at: stored.stored_at, ..known }
+        })))
     }
 }
 

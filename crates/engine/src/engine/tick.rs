@@ -3,12 +3,14 @@ use redstart_log::ReadError;
 use super::{AckError, Engine, TransactionCheck, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicName,
+    pop::FlightState,
     record::{AckReason, Cause, Decision, Fact, FetchError, Fetched, Link, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
 };
 
-/// Delayed messages linked by one step, so that a flood of due ones leaves room for other work.
-const LINKS_PER_TICK: usize = 4096;
+/// Delayed messages linked by one step, of which one is under way at a time: a flood of due ones shares each frame
+/// and each flush with other work.
+const LINKS_PER_TICK: usize = 1024;
 const CHECKS_PER_TICK: usize = 1024;
 const BURIALS_PER_TICK: usize = 256;
 #[cfg(feature = "planted")]
@@ -52,10 +54,11 @@ pub enum ForwardError {
 }
 
 impl Engine {
-    /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions. Returns the
-    /// transactions whose producers must be asked.
+    /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions, builds damaged
+    /// indexes again. Returns the transactions whose producers must be asked.
     pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
         let now = self.advance(now);
+        self.rebuild_damaged();
         self.fire(now);
         self.bury(now);
         self.check_transactions(now, CHECKS_PER_TICK)
@@ -64,10 +67,18 @@ impl Engine {
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let chance = self.state.last_chances.first().map(|(at, ..)| *at);
-        [self.state.timers.next_due(), chance, self.state.transactions.next_due()].into_iter().flatten().min()
+        // The next step is taken when the last one is durable; until then nothing can be done about timers.
+        let timer = if self.linking { None } else { self.state.timers.next_due() };
+        if self.indexes.is_damaged() {
+            return Some(self.clock);
+        }
+        [timer, chance, self.state.transactions.next_due()].into_iter().flatten().min()
     }
 
     fn fire(&mut self, now: Timestamp) {
+        if self.linking {
+            return;
+        }
         #[cfg(feature = "planted")]
         let now = if self.planted(crate::Planted::FireEarly) { now.after(EARLY) } else { now };
         let due = self.state.timers.take_due(now, LINKS_PER_TICK);
@@ -83,6 +94,7 @@ impl Engine {
             }
         }
         if !links.is_empty() {
+            self.linking = true;
             self.propose(None, Decision::Link(links));
         }
     }
@@ -99,15 +111,25 @@ impl Engine {
             let Some(chance) = self.state.last_chances.first().copied().filter(|(at, ..)| *at <= now) else {
                 return;
             };
+            if self.batch_is_full(0) {
+                return;
+            }
             self.state.last_chances.pop_first();
             let (visible_at, group, queue, offset) = chance;
             let flight = self.state.progress(group, queue).and_then(|progress| progress.flight(offset));
             let attempts = match flight {
-                Some(flight) if flight.visible_at == visible_at => u32::from(flight.attempt),
+                // One that was given up meanwhile has its dead letter on the way.
+                Some(flight) if flight.visible_at == visible_at && flight.state != FlightState::Dying => {
+                    u32::from(flight.attempt)
+                }
                 _ => continue,
             };
-            let exhausted =
-                self.state.groups.get(&group).is_some_and(|group| attempts >= group.config.attempts_max());
+            #[cfg(feature = "planted")]
+            let early = u32::from(self.planted(crate::Planted::BuryEarly));
+            #[cfg(not(feature = "planted"))]
+            let early = 0;
+            let max = self.state.groups.get(&group).map(|group| group.config.attempts_max());
+            let exhausted = max.is_some_and(|max| attempts + early >= max);
             let attempts = attempts as u16;
             let dead = DeadLetter { group, queue, offset, attempts, reason: "retries exhausted" };
             if exhausted && let Burial::NeedsTopic(_) = self.dead_letter(None, dead, now) {
@@ -132,7 +154,9 @@ impl Engine {
             return Burial::NeedsTopic(name);
         };
         let fetched = self.read_entry(from, offset).ok().flatten();
-        let Some(message) = fetched.and_then(|fetched| Some(fetched.message().ok()?.to_message())) else {
+        let stored = fetched.as_ref().and_then(|fetched| fetched.stored().ok());
+        let Some((home, message)) = stored.map(|stored| (stored.queue.topic, stored.message.to_message()))
+        else {
             self.record(&Fact::Ack {
                 group,
                 queue: from,
@@ -141,7 +165,9 @@ impl Engine {
             });
             return Burial::Unreadable;
         };
-        let origin = self.topic_name(from.topic).map(|name| name.to_string()).unwrap_or_default();
+        // A message in a retry topic came from the topic its only copy was stored for.
+        let origin = self.topic_name(home).or_else(|| self.topic_name(from.topic));
+        let origin = origin.map(|name| name.to_string()).unwrap_or_default();
         let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
         let Some(topic) = self.state.topics.get_mut(&to) else { return Burial::NeedsTopic(name) };
         let queue = choose_queue(topic, &message, None);
@@ -150,7 +176,7 @@ impl Engine {
         let cause = Cause::DeadLetter { group, queue: from, offset };
         let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, now);
         self.propose_stored(ticket, stored);
-        if let Some(progress) = self.state.progress_mut(group, from) {
+        if let Some(progress) = self.state.known_progress_mut(group, from) {
             progress.set_dying(offset, true);
         }
         Burial::Proposed
@@ -188,7 +214,7 @@ impl Engine {
 
     /// The dead letter was refused: the message is in flight again, at its last chance.
     pub(super) fn revive(&mut self, group: GroupId, queue: QueueKey, offset: QueueOffset) {
-        let Some(progress) = self.state.progress_mut(group, queue) else { return };
+        let Some(progress) = self.state.known_progress_mut(group, queue) else { return };
         progress.set_dying(offset, false);
         if let Some(visible_at) = progress.flight(offset).map(|flight| flight.visible_at) {
             self.state.last_chances.insert((visible_at, group, queue, offset));

@@ -134,10 +134,16 @@ impl Engine {
                 size: half.message.size,
                 checks: half.checks + 1,
             };
-            self.record(&Fact::Checked { id, checks: check.checks, next: now.after(rules.check_interval) });
+            let next = now.after(rules.check_interval).min(half.opened_at.after(rules.open_max));
+            self.record(&Fact::Checked { id, checks: check.checks, next });
             checks.push(check);
         }
         checks
+    }
+
+    /// Where a delayed message is stored that is not yet due.
+    pub fn delayed(&self, key: TimerKey) -> Option<(Position, u32)> {
+        self.state.timers.get(key).map(|timer| (timer.position, timer.size))
     }
 
     /// Cancels a delayed message by the key of its receipt.
@@ -175,6 +181,8 @@ impl Engine {
         let from = QueueKey { topic: topic.id, queue: back.queue };
         let queue = topic.queue(back.queue).ok_or_else(unknown)?;
         let entry = self.indexes.entry(from, queue, back.offset).ok().flatten().ok_or_else(unknown)?;
+        // The queue may list a message for a while after its body has left the log.
+        self.indexes.segment_of(entry.position).ok_or_else(unknown)?;
 
         if u32::from(entry.attempt) >= retries_max {
             let dead = DeadLetter {

@@ -8,6 +8,9 @@
 //! | keys | (hash u64, position u64) sorted, in blocks of up to 256, each with its crc u32 |
 //! | timers | key and timer, sorted; crc u32 |
 
+#[cfg(test)]
+mod tests;
+
 use redstart_log::{Position, SegmentId};
 
 use super::{LiveIndex, live::LiveRun};

@@ -1,6 +1,6 @@
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Bound, Deref},
     sync::Arc,
 };
@@ -31,12 +31,18 @@ pub enum IndexError {
     Malformed { segment: SegmentId, source: Malformed },
 }
 
+type TimerList = Vec<(TimerKey, Timer)>;
+
 /// The indexes of all segments, in memory or on disk.
 pub(crate) struct Indexes {
     reader: Arc<dyn Reader>,
     live: BTreeMap<SegmentId, Arc<LiveIndex>>,
     sealed: BTreeMap<SegmentId, Header>,
     cache: RefCell<BlockCache>,
+    /// Segments whose stored index was found damaged.
+    damaged: RefCell<BTreeSet<SegmentId>>,
+    /// Those of them that cannot be built again: their segment is damaged, too.
+    lost: BTreeSet<SegmentId>,
 }
 
 impl std::fmt::Debug for Indexes {
@@ -66,7 +72,8 @@ impl Deref for Chunk<'_> {
 impl Indexes {
     pub fn new(reader: Arc<dyn Reader>) -> Indexes {
         let cache = RefCell::new(BlockCache::new(CACHED_BLOCKS_MAX));
-        Indexes { reader, live: BTreeMap::new(), sealed: BTreeMap::new(), cache }
+        let damaged = RefCell::default();
+        Indexes { reader, live: BTreeMap::new(), sealed: BTreeMap::new(), cache, damaged, lost: BTreeSet::new() }
     }
 
     pub fn live_mut(&mut self, segment: SegmentId) -> &mut LiveIndex {
@@ -84,7 +91,7 @@ impl Indexes {
     }
 
     /// Loads a stored index: its runs and timers. An error means it must be built again.
-    pub fn load(&mut self, segment: SegmentId) -> Result<(Vec<RunItem>, Vec<(TimerKey, Timer)>), IndexError> {
+    pub fn load(&mut self, segment: SegmentId) -> Result<(Vec<RunItem>, TimerList), IndexError> {
         let header = self.reader.index_read(segment, 0, file::HEADER_LEN)?;
         let malformed = |source| IndexError::Malformed { segment, source };
         let header = Header::decode(&header, segment).map_err(malformed)?;
@@ -100,7 +107,40 @@ impl Indexes {
         }
         let Some(header) = self.sealed.get(&segment) else { return Ok(Vec::new()) };
         let bytes = self.read(segment, header.timers())?;
-        file::decode_timers(&bytes).map_err(|source| IndexError::Malformed { segment, source })
+        file::decode_timers(&bytes).map_err(|source| self.malformed(segment, source))
+    }
+
+    fn malformed(&self, segment: SegmentId, source: Malformed) -> IndexError {
+        if !self.lost.contains(&segment) {
+            self.damaged.borrow_mut().insert(segment);
+        }
+        IndexError::Malformed { segment, source }
+    }
+
+    /// Segments whose stored index was found damaged since the last time; their indexes are to be built again.
+    pub fn take_damaged(&mut self) -> BTreeSet<SegmentId> {
+        let found = std::mem::take(self.damaged.get_mut());
+        found.into_iter().filter(|segment| self.sealed.contains_key(segment)).collect()
+    }
+
+    /// Puts an index that was built again in the place of the stored one, until that is written anew.
+    pub fn restore(&mut self, segment: SegmentId, index: LiveIndex) {
+        self.sealed.remove(&segment);
+        self.live.insert(segment, Arc::new(index));
+    }
+
+    /// The index cannot be built again.
+    pub fn give_up(&mut self, segment: SegmentId) {
+        self.lost.insert(segment);
+    }
+
+    pub fn is_damaged(&self) -> bool {
+        !self.damaged.borrow().is_empty()
+    }
+
+    /// Takes an index out of memory.
+    pub fn take_live(&mut self, segment: SegmentId) -> Option<LiveIndex> {
+        self.live.remove(&segment).map(Arc::unwrap_or_clone)
     }
 
     /// The index file of `segment` has been written: memory lets go of it.
@@ -137,7 +177,7 @@ impl Indexes {
             return Ok(Chunk::Sealed { block, start });
         }
         let entries = file::decode_entries(&self.read(run.segment, part)?)
-            .map_err(|source| IndexError::Malformed { segment: run.segment, source })?;
+            .map_err(|source| self.malformed(run.segment, source))?;
         let block = Arc::new(entries);
         self.cache.borrow_mut().insert((run.segment, part.at), block.clone());
         Ok(Chunk::Sealed { block, start })
@@ -172,10 +212,10 @@ impl Indexes {
         for segment in self.segments().into_iter().rev() {
             if let Some(live) = self.live.get(&segment) {
                 found.extend(live.positions_of(hash));
-            } else if let Some(header) = self.sealed.get(&segment) {
-                if header.oldest <= to {
-                    self.find_sealed_key(segment, header, hash, &mut found)?;
-                }
+            } else if let Some(header) = self.sealed.get(&segment)
+                && header.oldest <= to
+            {
+                self.find_sealed_key(segment, header, hash, &mut found)?;
             }
         }
         Ok(found)
@@ -190,7 +230,7 @@ impl Indexes {
     ) -> Result<(), IndexError> {
         let block = |n: u64| -> Result<Vec<(u64, Position)>, IndexError> {
             file::decode_keys(&self.read(segment, header.key_block(n))?)
-                .map_err(|source| IndexError::Malformed { segment, source })
+                .map_err(|source| self.malformed(segment, source))
         };
         let (mut low, mut high) = (0, header.key_blocks());
         while low < high {

@@ -46,6 +46,7 @@ impl Locks {
     }
 
     pub fn block(&mut self, lock: u32, offset: QueueOffset) {
+        self.unready(lock);
         let waiting = &mut self.by_group.entry(lock).or_default().waiting;
         // A replayed fact may name what is already here.
         if let Err(at) = waiting.binary_search(&offset) {
@@ -84,6 +85,11 @@ impl Locks {
             .into_iter()
             .flat_map(|(lock, entry)| entry.waiting.into_iter().map(move |offset| (offset, lock)))
             .collect()
+    }
+
+    /// Whether a message waits for its group's lock.
+    pub fn is_waiting(&self, offset: QueueOffset) -> bool {
+        self.by_group.values().any(|entry| entry.waiting.binary_search(&offset).is_ok())
     }
 
     /// Forgets waiting messages from `offset` on: the cursor goes back there and will meet them again.

@@ -44,10 +44,17 @@ pub(crate) struct Progress {
     pub locks: Option<Box<Locks>>,
     /// Number of the next receipt.
     pub seq: u32,
+    /// The group has consumed this queue: not only others of the same topic.
+    pub started: bool,
 }
 
 impl Progress {
     pub fn starting_at(offset: QueueOffset) -> Progress {
+        Progress { started: true, ..Progress::not_started(offset) }
+    }
+
+    /// The place at which the group would start.
+    pub fn not_started(offset: QueueOffset) -> Progress {
         Progress { cursor: Cursor::Single(offset), ..Progress::default() }
     }
 
@@ -66,8 +73,19 @@ impl Progress {
         self.flights.len()
     }
 
+    /// In flight, without those that only waited for a lock.
+    pub fn delivered(&self) -> usize {
+        self.flights.values().filter(|flight| flight.attempt > 0).count()
+    }
+
     pub fn flight(&self, offset: QueueOffset) -> Option<&Flight> {
         self.flights.get(&offset)
+    }
+
+    /// Handed out before, and neither in flight nor waiting now.
+    pub fn is_done(&self, offset: QueueOffset) -> bool {
+        let waits = || self.locks.as_ref().is_some_and(|locks| locks.is_waiting(offset));
+        offset < self.cursor.high() && !self.flights.contains_key(&offset) && !waits()
     }
 
     /// Offsets whose time is out, in order of time.
@@ -110,6 +128,7 @@ impl Progress {
     }
 
     pub fn apply_pop(&mut self, fact: &PopFact) {
+        self.started = true;
         self.set_ordered(fact.ordered);
         if fact.cursors.len() > 1 {
             self.cursor.split();
@@ -166,27 +185,33 @@ impl Progress {
             flight.state = FlightState::Dying;
             self.due.remove(&(flight.visible_at, offset));
         } else if flight.state == FlightState::Dying {
-            flight.state = FlightState::Held;
+            flight.state = FlightState::Waiting;
             self.due.insert((flight.visible_at, offset));
         }
     }
 
-    /// A pull consumer stores where it goes on.
+    /// A pull consumer stores where it goes on. What is in flight stays there.
     pub fn commit(&mut self, offset: QueueOffset) {
-        self.cursor.reset(offset);
+        self.move_to(offset, |flight| flight.attempt == 0);
     }
 
     /// An operator moves the group. What consumers hold of the range moved over is taken from them; what waits for a
     /// retry still comes.
     pub fn reset(&mut self, to: QueueOffset) {
+        self.move_to(to, |flight| flight.attempt == 0 || flight.state == FlightState::Held);
+    }
+
+    /// Moves the cursor, and drops from flight what `drops` names of the range moved over. What waits there for a lock
+    /// is skipped, or met again.
+    fn move_to(&mut self, to: QueueOffset, drops: impl Fn(&Flight) -> bool) {
         let back = to < self.cursor.high();
-        let held: Vec<QueueOffset> = self
+        let dropped: Vec<QueueOffset> = self
             .flights
             .iter()
-            .filter(|(at, flight)| flight.state == FlightState::Held && (**at >= to) == back)
+            .filter(|(at, flight)| drops(flight) && (**at >= to) == back)
             .map(|(at, _)| *at)
             .collect();
-        for at in held {
+        for at in dropped {
             self.done(at);
         }
         match &mut self.locks {
@@ -195,6 +220,7 @@ impl Progress {
             None => {}
         }
         self.cursor.reset(to);
+        self.started = true;
     }
 
     /// Messages below `min` are gone from the log.
@@ -232,7 +258,7 @@ impl Progress {
             out.put_u8(flight.priority);
             out.put_u8(u8::from(flight.state == FlightState::Waiting));
         }
-        out.put_u8(u8::from(self.locks.is_some()));
+        out.put_u8(u8::from(self.locks.is_some()) | (u8::from(self.started) << 1));
         let waiting = self.locks.as_ref().map(|locks| locks.all_waiting()).unwrap_or_default();
         out.put_u32(waiting.len() as u32);
         for (offset, lock) in waiting {
@@ -257,7 +283,9 @@ impl Progress {
             };
             progress.put_flight(offset, flight);
         }
-        if take.u8()? != 0 {
+        let flags = take.u8()?;
+        progress.started = flags & 2 != 0;
+        if flags & 1 != 0 {
             progress.set_ordered(true);
         }
         for _ in 0..take.count(12)? {

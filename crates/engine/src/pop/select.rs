@@ -160,7 +160,9 @@ impl<S: Source> Selection<'_, S> {
                     return Ok(next);
                 }
                 self.budget.entries -= 1;
-                if !skip(entry) && self.progress.flight(next).is_none() {
+                // With a cursor for each level, messages of high levels are done before those of lower ones.
+                let done = next < self.progress.cursor.level(level_of(entry.priority));
+                if !done && !skip(entry) && self.progress.flight(next).is_none() {
                     match source.passes(entry, self.budget) {
                         Passes::No => {}
                         Passes::Later => {
@@ -309,8 +311,13 @@ impl<S: Source> Selection<'_, S> {
                 room
             },
         )?;
-        if next != from {
-            self.out.cursors.push((0, next));
+        let cursor = &self.progress.cursor;
+        match cursor {
+            _ if next == from => {}
+            Cursor::Single(_) => self.out.cursors.push((0, next)),
+            Cursor::Levels(_) => {
+                self.out.cursors.extend((0..LEVELS).map(|level| (level, cursor.level(level).max(next))));
+            }
         }
         Ok(())
     }

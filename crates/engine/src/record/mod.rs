@@ -12,6 +12,8 @@
 
 mod decision;
 mod fact;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use bytes::Bytes;
 use redstart_log::{Position, ReadError, Reader};
@@ -25,6 +27,7 @@ pub(crate) use fact::{AckReason, Blocked, Delivered, Fact, PopFact};
 use crate::{
     codec::{Malformed, Put, Take},
     message::MessageView,
+    topic::MessageType,
 };
 
 const HEADER_LEN: usize = 9;
@@ -156,6 +159,18 @@ impl Fetched {
         let malformed = |source| FetchError::Malformed { position: self.position, source };
         let mut take = Take::new(&self.record[HEADER_LEN..], "message record");
         StoredRecord::decode(self.record[8], &mut take).map_err(malformed)
+    }
+
+    /// The type it was sent as.
+    pub fn message_type(&self) -> Result<MessageType, FetchError> {
+        let stored = self.stored()?;
+        Ok(match stored.message {
+            _ if matches!(stored.placement, Placement::Half { .. }) => MessageType::Transaction,
+            MessageView { deliver_at: Some(_), .. } => MessageType::Delay,
+            MessageView { group: Some(_), .. } => MessageType::Fifo,
+            MessageView { priority: Some(_), .. } => MessageType::Priority,
+            _ => MessageType::Normal,
+        })
     }
 
     /// The body without copying it.

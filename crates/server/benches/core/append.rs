@@ -75,7 +75,7 @@ pub fn many_callers() {
     for _ in 0..ROUNDS {
         let flushes = || handle.counters().flushes() as usize;
         let (flushes_before, cpu_before, start) = (flushes(), processor_time(), Instant::now());
-        let sent = send_concurrently(&handle, CALLERS, || start.elapsed() < ROUND);
+        let sent = send_concurrently(&handle, CALLERS, async || start.elapsed() < ROUND);
         let elapsed = start.elapsed().as_secs_f64();
         let flushes = flushes() - flushes_before;
         let cpu = processor_time() - cpu_before;

@@ -12,12 +12,16 @@ fn delayed(count: usize, due: impl Fn(usize) -> Timestamp) -> impl Iterator<Item
     (0..count).map(move |n| Message { deliver_at: Some(due(n)), ..message(n, 100) })
 }
 
-fn held(handle: &ShardHandle) -> usize {
+async fn held(handle: &ShardHandle) -> usize {
+    handle.ask(|engine, _| engine.held().delayed).expect("room").await.expect("an answer")
+}
+
+fn held_now(handle: &ShardHandle) -> usize {
     handle.ask(|engine, _| engine.held().delayed).expect("room").wait().expect("an answer")
 }
 
 /// Messages per second that 64 callers get through while `going` says so.
-fn throughput(handle: &ShardHandle, going: impl Fn() -> bool + Send) -> f64 {
+fn throughput(handle: &ShardHandle, going: impl AsyncFn() -> bool) -> f64 {
     let start = Instant::now();
     send_concurrently(handle, 64, going) as f64 / start.elapsed().as_secs_f64()
 }
@@ -36,13 +40,13 @@ pub fn due_at_once() {
     assert!(now() < due, "loading took too long");
 
     let until = Instant::now() + Duration::from_secs(4);
-    let before = throughput(&handle, || Instant::now() < until);
-    assert_eq!(held(&handle), COUNT, "none early");
+    let before = throughput(&handle, async || Instant::now() < until);
+    assert_eq!(held_now(&handle), COUNT, "none early");
     while now() < due {
         std::thread::sleep(Duration::from_millis(1));
     }
     let begin = Instant::now();
-    let during = throughput(&handle, || held(&handle) > 0);
+    let during = throughput(&handle, async || held(&handle).await > 0);
     println!(
         "  all visible {:.2} s after the first was due, 1 s of which they were spread over (limit 5 s)",
         begin.elapsed().as_secs_f64()
@@ -69,7 +73,7 @@ pub fn pending() {
     opened.shard.stop().expect("a clean stop");
     let start = Instant::now();
     let opened = open(&dir);
-    let waiting = held(&opened.shard.handle());
+    let waiting = held_now(&opened.shard.handle());
     println!("  started again with {waiting} pending in {:.2} s", start.elapsed().as_secs_f64());
     opened.shard.stop().expect("a clean stop");
 }

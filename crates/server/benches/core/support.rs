@@ -71,7 +71,7 @@ pub fn send_all(handle: &ShardHandle, messages: impl Iterator<Item = Message>) {
 
 /// Callers that each have one send of 1 KiB in flight, as the tasks of a front end do. Returns how many were stored
 /// while `going` said so.
-pub fn send_concurrently(handle: &ShardHandle, callers: usize, going: impl Fn() -> bool) -> usize {
+pub fn send_concurrently(handle: &ShardHandle, callers: usize, going: impl AsyncFn() -> bool) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let stop = AtomicBool::new(false);
     let caller = async |n: usize| {
@@ -84,7 +84,7 @@ pub fn send_concurrently(handle: &ShardHandle, callers: usize, going: impl Fn() 
         sent
     };
     let watch = async {
-        while going() {
+        while going().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stop.store(true, Ordering::Relaxed);

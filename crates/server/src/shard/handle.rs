@@ -198,6 +198,12 @@ impl ShardHandle {
         })
     }
 
+    /// Answers every held receive with nothing: the process is going down.
+    pub fn end_polls(&self) {
+        // A full channel or a stopped shard: then they end with the shard.
+        drop(self.give(Request::EndPolls));
+    }
+
     pub(super) fn send_stop(&self) {
         // Waits for room: a stop must not be lost. The owner may have ended already.
         drop(self.requests.send(Request::Stop));

@@ -140,4 +140,4 @@ impl Drop for Shard {
 }
 
 /// Takes the transactions whose producers must be asked.
-pub type CheckSink = crossbeam_channel::Sender<TransactionCheck>;
+pub type CheckSink = tokio::sync::mpsc::Sender<TransactionCheck>;

@@ -36,7 +36,7 @@ pub(super) struct Owner {
     pub(super) unfinished: Vec<WaiterId>,
     pub(super) stopping: bool,
     pub(super) checkpoint_wanted: bool,
-    pub(super) checkpoint_at: Instant,
+    pub(super) checkpointed_at: Instant,
     pub(super) housekeeping_at: Instant,
 }
 
@@ -56,7 +56,7 @@ impl Owner {
             incoming,
             flushing,
             clerk,
-            checkpoint_at: now + config.checkpoint_interval,
+            checkpointed_at: now,
             housekeeping_at: now,
             config,
             clock,
@@ -73,10 +73,13 @@ impl Owner {
         while !self.stopping {
             self.wait()?;
             let now = self.clock.now();
-            self.take_requests(now);
             self.take_reports()?;
-            self.do_due(now);
-            self.wake(now);
+            // While a checkpoint waits for the last frame nothing new is begun: the state must hold still.
+            if !self.checkpoint_wanted {
+                self.take_requests(now);
+                self.do_due(now);
+                self.wake(now);
+            }
             self.submit(now)?;
             self.housekeep(now);
         }
@@ -86,9 +89,7 @@ impl Owner {
     /// Sleeps until there is something to do, and takes the first thing.
     fn wait(&mut self) -> Result<(), Failure> {
         let timeout = self.sleep();
-        // While a checkpoint waits for the last frame nothing new is taken: the state must hold still.
-        let settling = self.checkpoint_wanted && self.engine.pending_frames() > 0;
-        let requests = if settling { never() } else { self.incoming.clone() };
+        let requests = if self.checkpoint_wanted { never() } else { self.incoming.clone() };
         select! {
             recv(requests) -> request => match request {
                 Ok(request) => self.handle(request, self.clock.now()),
@@ -108,6 +109,9 @@ impl Owner {
     }
 
     fn sleep(&self) -> Duration {
+        if self.checkpoint_wanted && self.engine.pending_frames() > 0 {
+            return SLEEP_MAX;
+        }
         if !self.unfinished.is_empty() || self.engine.has_batch() || self.engine.has_wakes() {
             return Duration::ZERO;
         }
@@ -118,9 +122,6 @@ impl Owner {
     }
 
     pub(super) fn take_requests(&mut self, now: Timestamp) {
-        if self.checkpoint_wanted {
-            return;
-        }
         for _ in 0..REQUESTS_PER_ROUND {
             if self.engine.batch_bytes() >= self.config.frame_bytes_max {
                 return;
@@ -163,6 +164,7 @@ impl Owner {
                 Called::Answered => {}
                 Called::Durable(ticket, answer) => self.replies.add_change(ticket, answer),
             },
+            Request::EndPolls => self.end_polls(now),
             Request::Stop => self.stopping = true,
         }
     }

@@ -97,5 +97,7 @@ pub(super) enum Request {
     Pull { request: Box<PullRequest>, reply: PullReply },
     Ack { receipts: Vec<Receipt>, reply: oneshot::Sender<Vec<Result<(), AckError>>> },
     Call(Call),
+    /// Answers every held receive with nothing.
+    EndPolls,
     Stop,
 }

@@ -104,6 +104,22 @@ impl Owner {
         }
     }
 
+    pub(super) fn end_polls(&mut self, now: Timestamp) {
+        for waiter in self.waiting.drain() {
+            match waiter {
+                Waiter::Pop { reply, .. } => {
+                    let nothing =
+                        Popped { deliveries: Vec::new(), visible_at: now, more: false, next_visible: None };
+                    drop(reply.send(Ok(nothing)));
+                }
+                Waiter::Pull { request, reply, .. } => {
+                    drop(reply.send(self.engine.pull(&request.pull()).map_err(ReceiveError::from)));
+                }
+            }
+        }
+        self.unfinished.clear();
+    }
+
     fn retry(&mut self, id: WaiterId, now: Timestamp) -> Retried {
         match self.waiting.get(id) {
             None => Retried::Gone,

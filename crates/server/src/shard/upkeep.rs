@@ -1,13 +1,16 @@
 //! What the owner does besides serving: indexes, checkpoints, retention, and the end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redstart_engine::{JobDone, Timestamp};
 
-use super::{Failure, owner::Owner, waiting::Waiter};
+use super::{Failure, owner::Owner};
 
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
+
+/// Time between checkpoints however many frames there are, also when one could not be written.
+const CHECKPOINT_SPACING: Duration = Duration::from_millis(50);
 
 impl Owner {
     pub(super) fn housekeep(&mut self, now: Timestamp) {
@@ -38,9 +41,9 @@ impl Owner {
     }
 
     fn checkpoint_if_due(&mut self) {
-        let frames = self.engine.frames_since_checkpoint();
-        let due =
-            frames >= self.config.checkpoint_frames || (frames > 0 && Instant::now() >= self.checkpoint_at);
+        let (frames, age) = (self.engine.frames_since_checkpoint(), self.checkpointed_at.elapsed());
+        let many = frames >= self.config.checkpoint_frames && age >= CHECKPOINT_SPACING;
+        let due = many || (frames > 0 && age >= self.config.checkpoint_interval);
         if !due && !self.checkpoint_wanted {
             return;
         }
@@ -49,7 +52,7 @@ impl Owner {
             return;
         }
         self.checkpoint_wanted = false;
-        self.checkpoint_at = Instant::now() + self.config.checkpoint_interval;
+        self.checkpointed_at = Instant::now();
         if let Some(job) = self.engine.checkpoint() {
             self.clerk.give(job);
         }
@@ -70,12 +73,7 @@ impl Owner {
         self.flushing.order();
         self.flushing.finish();
         self.take_reports()?;
-        for waiter in self.waiting.drain() {
-            match waiter {
-                Waiter::Pop { reply, .. } => drop(reply),
-                Waiter::Pull { reply, .. } => drop(reply),
-            }
-        }
+        drop(self.waiting.drain());
         if let Some(job) = self.engine.checkpoint() {
             self.clerk.give(job);
         }

@@ -1,0 +1,174 @@
+//! Opaque handles that clients carry back: receipts, transaction ids, recall handles. Signed, so that none can be made up.
+
+use std::{fs, io, path::Path};
+
+use redstart_engine::{GroupId, QueueId, QueueKey, QueueOffset, Receipt, TimerKey, Timestamp, TopicId};
+use redstart_log::Position;
+use ring::{
+    hmac,
+    rand::{SecureRandom, SystemRandom},
+};
+
+const KEY_FILE: &str = "handle.key";
+const KEY_LEN: usize = 32;
+const TAG_LEN: usize = 16;
+
+const RECEIPT: u8 = 1;
+const RECALL: u8 = 2;
+const TRANSACTION: u8 = 3;
+
+/// Makes and checks handles. The key lives with the data, so that handles outlive a restart as deliveries do.
+#[derive(Debug)]
+pub(super) struct Signer {
+    key: hmac::Key,
+}
+
+impl Signer {
+    pub fn open(dir: &Path) -> io::Result<Signer> {
+        let path = dir.join(KEY_FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) if bytes.len() == KEY_LEN => bytes,
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} is damaged"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path)?,
+            Err(error) => return Err(error),
+        };
+        Ok(Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
+    }
+
+    /// Layout: kind u8, group u32, topic u32, queue u32, offset u64, seq u32, signature; as hexadecimal text.
+    pub fn receipt(&self, receipt: Receipt) -> String {
+        let mut bytes = Vec::with_capacity(25 + TAG_LEN);
+        bytes.push(RECEIPT);
+        bytes.extend(receipt.group.0.to_be_bytes());
+        bytes.extend(receipt.queue.topic.0.to_be_bytes());
+        bytes.extend(receipt.queue.queue.0.to_be_bytes());
+        bytes.extend(receipt.offset.0.to_be_bytes());
+        bytes.extend(receipt.seq.to_be_bytes());
+        self.sign(bytes)
+    }
+
+    pub fn read_receipt(&self, text: &str) -> Option<Receipt> {
+        let bytes = self.verify(text, RECEIPT, 24)?;
+        Some(Receipt {
+            group: GroupId(u32_at(&bytes, 0)?),
+            queue: QueueKey { topic: TopicId(u32_at(&bytes, 4)?), queue: QueueId(u32_at(&bytes, 8)?) },
+            offset: QueueOffset(u64_at(&bytes, 12)?),
+            seq: u32_at(&bytes, 20)?,
+        })
+    }
+
+    pub fn recall(&self, topic: TopicId, key: TimerKey) -> String {
+        let mut bytes = vec![RECALL];
+        bytes.extend(topic.0.to_be_bytes());
+        bytes.extend(key.due.0.to_be_bytes());
+        bytes.extend(key.id.0.to_be_bytes());
+        self.sign(bytes)
+    }
+
+    pub fn read_recall(&self, text: &str) -> Option<(TopicId, TimerKey)> {
+        let bytes = self.verify(text, RECALL, 20)?;
+        let key = TimerKey { due: Timestamp(u64_at(&bytes, 4)?), id: Position(u64_at(&bytes, 12)?) };
+        Some((TopicId(u32_at(&bytes, 0)?), key))
+    }
+
+    pub fn transaction(&self, id: Position) -> String {
+        let mut bytes = vec![TRANSACTION];
+        bytes.extend(id.0.to_be_bytes());
+        self.sign(bytes)
+    }
+
+    pub fn read_transaction(&self, text: &str) -> Option<Position> {
+        let bytes = self.verify(text, TRANSACTION, 8)?;
+        Some(Position(u64_at(&bytes, 0)?))
+    }
+
+    fn sign(&self, mut bytes: Vec<u8>) -> String {
+        let tag = hmac::sign(&self.key, &bytes);
+        bytes.extend(&tag.as_ref()[..TAG_LEN]);
+        to_hex(&bytes)
+    }
+
+    /// The content behind the kind, if the signature is ours.
+    fn verify(&self, text: &str, kind: u8, len: usize) -> Option<Vec<u8>> {
+        let bytes = from_hex(text, 1 + len + TAG_LEN)?;
+        let (content, tag) = bytes.split_at(1 + len);
+        let expected = hmac::sign(&self.key, content);
+        let differs = expected.as_ref()[..TAG_LEN].iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
+        (differs == 0 && content[0] == kind).then(|| content[1..].to_vec())
+    }
+}
+
+fn make_key(path: &Path) -> io::Result<Vec<u8>> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    let mut key = vec![0; KEY_LEN];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    Ok(key)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Reads hexadecimal text of exactly `len` bytes.
+fn from_hex(text: &str, len: usize) -> Option<Vec<u8>> {
+    if text.len() != 2 * len || !text.is_ascii() {
+        return None;
+    }
+    (0..len).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt() -> Receipt {
+        Receipt {
+            group: GroupId(1),
+            queue: QueueKey { topic: TopicId(2), queue: QueueId(3) },
+            offset: QueueOffset(4),
+            seq: 5,
+        }
+    }
+
+    #[test]
+    fn a_handle_comes_back_and_any_change_to_it_is_noticed() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let signer = Signer::open(dir.path()).unwrap();
+        let text = signer.receipt(receipt());
+        assert_eq!(Signer::open(dir.path()).unwrap().read_receipt(&text), Some(receipt()), "the key is kept");
+        for at in 0..text.len() {
+            let mut forged = text.clone().into_bytes();
+            forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
+            assert_eq!(signer.read_receipt(std::str::from_utf8(&forged).unwrap()), None, "byte {at}");
+        }
+        for bad in ["", "00", "é", &text[1..], &format!("{text}00")] {
+            assert_eq!(signer.read_receipt(bad), None);
+        }
+    }
+
+    #[test]
+    fn a_handle_of_one_kind_is_none_of_another() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let signer = Signer::open(dir.path()).unwrap();
+        let key = TimerKey { due: Timestamp(7), id: Position(8) };
+        let recall = signer.recall(TopicId(1), key);
+        assert_eq!(signer.read_recall(&recall), Some((TopicId(1), key)));
+        assert_eq!(signer.read_receipt(&recall), None);
+        assert_eq!(signer.read_transaction(&recall), None);
+        let transaction = signer.transaction(Position(9));
+        assert_eq!(signer.read_transaction(&transaction), Some(Position(9)));
+    }
+}

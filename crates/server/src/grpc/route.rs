@@ -1,0 +1,110 @@
+use std::net::IpAddr;
+
+use redstart_engine::{MessageType, TopicView};
+use redstart_wire::v2::{
+    Address, AddressScheme, Assignment, Broker, Endpoints, MessageQueue, MessageType as WireType, Permission,
+    QueryAssignmentRequest, QueryRouteRequest, Resource,
+};
+
+use super::{convert::wire_type, io::Peer, service::Service, status::Refusal};
+
+const DEFAULT_PORT: i32 = 8081;
+
+impl Service {
+    pub(super) async fn route(&self, request: QueryRouteRequest, peer: Option<Peer>) -> Result<Vec<MessageQueue>, Refusal> {
+        let resource = request.topic.unwrap_or_default();
+        let topic = self.topic(&resource).await?;
+        let broker = self.broker(request.endpoints, peer);
+        Ok(queues(&topic, &resource, &broker))
+    }
+
+    /// Every consumer of a group gets the same answer: messages, not queues, are shared out.
+    pub(super) async fn assignment(
+        &self,
+        request: QueryAssignmentRequest,
+        peer: Option<Peer>,
+    ) -> Result<Vec<Assignment>, Refusal> {
+        let resource = request.topic.unwrap_or_default();
+        let topic = self.topic(&resource).await?;
+        let group = self.group_name(request.group.as_ref())?;
+        let ordered = {
+            let group = group.clone();
+            self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
+        };
+        let broker = self.broker(request.endpoints, peer);
+        let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker)
+            .into_iter()
+            .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
+            .collect();
+        if queues.is_empty() {
+            let why = format!("topic {} is not readable", topic.name);
+            return Err(Refusal::new(redstart_wire::v2::Code::Forbidden, why));
+        }
+        if !ordered {
+            queues.truncate(1);
+            queues[0].id = -1;
+        }
+        Ok(queues.into_iter().map(|queue| Assignment { message_queue: Some(queue) }).collect())
+    }
+
+    /// This broker, at the address that the client itself dialled.
+    fn broker(&self, dialled: Option<Endpoints>, peer: Option<Peer>) -> Broker {
+        let endpoints = match (&self.config.advertise, dialled) {
+            (Some(address), _) => advertised(address),
+            (None, Some(dialled)) if !dialled.addresses.is_empty() && dialled.scheme != 0 => dialled,
+            (None, _) => {
+                let local = peer.and_then(|peer| peer.local).unwrap_or(self.config.listen);
+                endpoints(&local.ip().to_string(), i32::from(local.port()))
+            }
+        };
+        Broker { name: self.config.broker.clone(), id: 0, endpoints: Some(endpoints) }
+    }
+}
+
+fn advertised(address: &str) -> Endpoints {
+    match address.rsplit_once(':') {
+        Some((host, port)) => endpoints(host.trim_matches(['[', ']']), port.parse().unwrap_or(DEFAULT_PORT)),
+        None => endpoints(address, DEFAULT_PORT),
+    }
+}
+
+fn endpoints(host: &str, port: i32) -> Endpoints {
+    let scheme = match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => AddressScheme::IPv4,
+        Ok(IpAddr::V6(_)) => AddressScheme::IPv6,
+        Err(_) => AddressScheme::DomainName,
+    };
+    Endpoints { scheme: scheme.into(), addresses: vec![Address { host: host.to_owned(), port }] }
+}
+
+/// Queues that can be read, written or both, with sequential ids.
+fn queues(topic: &TopicView, resource: &Resource, broker: &Broker) -> Vec<MessageQueue> {
+    let config = &topic.config;
+    let readable = if config.permission.read { topic.queues.len() as u32 } else { 0 };
+    let writable = if config.permission.write { config.write_queues } else { 0 };
+    (0..readable.max(writable))
+        .map(|id| MessageQueue {
+            topic: Some(resource.clone()),
+            id: id as i32,
+            permission: match (id < readable, id < writable) {
+                (true, true) => Permission::ReadWrite,
+                (true, false) => Permission::Read,
+                _ => Permission::Write,
+            }
+            .into(),
+            broker: Some(broker.clone()),
+            accept_message_types: accepted(config.message_type),
+        })
+        .collect()
+}
+
+fn accepted(topic: MessageType) -> Vec<i32> {
+    match topic {
+        MessageType::Mixed => {
+            [WireType::Normal, WireType::Fifo, WireType::Delay, WireType::Transaction].map(i32::from).to_vec()
+        }
+        // A message without a priority has the lowest; some clients send it as a normal one.
+        MessageType::Priority => [WireType::Priority, WireType::Normal].map(i32::from).to_vec(),
+        other => vec![wire_type(other).into()],
+    }
+}

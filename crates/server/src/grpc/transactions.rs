@@ -1,0 +1,78 @@
+use redstart_engine::{TransactionCheck, fetch};
+use redstart_wire::v2::{
+    Code, EndTransactionRequest, RecallMessageRequest, RecoverOrphanedTransactionCommand, Resource, TelemetryCommand,
+    TransactionResolution, telemetry_command::Command,
+};
+
+use super::{
+    convert::{Envelope, to_wire},
+    service::Service,
+    status::{Refusal, ok},
+};
+
+impl Service {
+    pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
+        let id = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
+            Refusal::new(Code::InvalidTransactionId, "the transaction id was not made by this broker")
+        })?;
+        let commit = match request.resolution() {
+            TransactionResolution::Commit => true,
+            TransactionResolution::Rollback => false,
+            // The producer does not know yet: it will be asked again.
+            TransactionResolution::Unspecified => return Ok(()),
+        };
+        self.change(move |engine, now| engine.end_transaction(id, commit, now)).await
+    }
+
+    pub(super) async fn recall(&self, request: RecallMessageRequest) -> Result<String, Refusal> {
+        let name = self.topic_name(request.topic.as_ref())?;
+        let unknown = || Refusal::new(Code::MessageNotFound, "no delayed message is known by this handle");
+        let (topic, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
+        if self.ask(move |engine, _| engine.topic_id(&name)).await? != Some(topic) {
+            return Err(unknown());
+        }
+        let held = self.ask(move |engine, _| engine.delayed(key)).await?;
+        self.change(move |engine, now| engine.recall(key, now)).await?;
+        let reader = self.shard.reader();
+        let id = held.and_then(|(position, size)| {
+            Some(fetch(&*reader, position, size).ok()?.message().ok()?.id.to_owned())
+        });
+        Ok(id.unwrap_or_default())
+    }
+
+    /// Asks a producer of the topic what became of a transaction. Nobody there: it is asked again later.
+    pub(super) async fn check_transaction(&self, check: TransactionCheck) {
+        let Ok(Some(topic)) = self.ask(move |engine, _| engine.topic_name_of(check.topic)).await else { return };
+        let publishers = self.clients.publishers(&topic);
+        if publishers.is_empty() {
+            return tracing::debug!(%topic, "no producer to ask about a transaction");
+        }
+        let envelope = Envelope {
+            topic: Resource { resource_namespace: String::new(), name: topic.to_string() },
+            attempt: 1,
+            ..Envelope::default()
+        };
+        let message = match fetch(&*self.shard.reader(), check.position, check.size)
+            .and_then(|fetched| to_wire(&fetched, envelope))
+        {
+            Ok(message) => message,
+            Err(error) => return tracing::error!(%error, "a half message cannot be read"),
+        };
+        let command = RecoverOrphanedTransactionCommand {
+            message: Some(message),
+            transaction_id: self.signer.transaction(check.id),
+        };
+        let command = TelemetryCommand {
+            status: Some(ok()),
+            command: Some(Command::RecoverOrphanedTransactionCommand(command)),
+        };
+        // Another producer each time: the first may be the one that cannot answer.
+        let first = check.checks as usize % publishers.len();
+        let (before, after) = publishers.split_at(first);
+        for publisher in after.iter().chain(before) {
+            if publisher.try_send(Ok(command.clone())).is_ok() {
+                return;
+            }
+        }
+    }
+}

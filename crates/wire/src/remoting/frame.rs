@@ -1,0 +1,321 @@
+//! Frames: `totalLen i32 | serialization u8, header length u24 | header | body`, big-endian. `totalLen` does not count
+//! itself.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Largest frame, its length field included.
+pub const FRAME_BYTES_MAX: usize = 16 << 20;
+
+const RESPONSE: i32 = 1;
+const ONE_WAY: i32 = 2;
+/// What a peer is told of our version: 5.3.1, whose protocol this is.
+const VERSION: i32 = 475;
+
+/// How a header is written. A response uses the request's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Serialization {
+    #[default]
+    Json,
+    Binary,
+}
+
+/// A request or a response.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Command {
+    pub code: i32,
+    pub version: i32,
+    pub opaque: i32,
+    pub flag: i32,
+    pub remark: Option<String>,
+    pub fields: BTreeMap<String, String>,
+    pub body: Bytes,
+    pub serialization: Serialization,
+}
+
+/// A frame that cannot be understood. The connection is closed: what follows cannot be trusted either.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("a frame of {size} bytes is over the limit of {limit}")]
+    TooLarge { size: usize, limit: usize },
+    #[error("a header of {header} bytes in a frame of {frame}")]
+    HeaderLength { header: usize, frame: usize },
+    #[error("unknown header serialization {0}")]
+    Serialization(u8),
+    #[error("the header is malformed: {0}")]
+    Header(String),
+}
+
+impl Command {
+    pub fn is_response(&self) -> bool {
+        self.flag & RESPONSE != 0
+    }
+
+    pub fn is_one_way(&self) -> bool {
+        self.flag & ONE_WAY != 0
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+
+    /// The answer to this request.
+    pub fn answer(&self, code: i32, remark: Option<String>) -> Command {
+        Command {
+            code,
+            version: VERSION,
+            opaque: self.opaque,
+            flag: RESPONSE,
+            remark,
+            fields: BTreeMap::new(),
+            body: Bytes::new(),
+            serialization: self.serialization,
+        }
+    }
+}
+
+/// Takes the first frame out of `input`; `None` when it is not there whole.
+pub fn decode(input: &mut BytesMut) -> Result<Option<Command>, DecodeError> {
+    let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > FRAME_BYTES_MAX - 4 {
+        return Err(DecodeError::TooLarge { size: length.saturating_add(4), limit: FRAME_BYTES_MAX });
+    }
+    if length < 4 {
+        return Err(DecodeError::HeaderLength { header: 0, frame: length });
+    }
+    if input.len() < 4 + length {
+        return Ok(None);
+    }
+    input.advance(4);
+    let mut frame = input.split_to(length).freeze();
+    let word = frame.get_u32();
+    let header_len = (word & 0x00ff_ffff) as usize;
+    if header_len > frame.len() {
+        return Err(DecodeError::HeaderLength { header: header_len, frame: length });
+    }
+    let header = frame.split_to(header_len);
+    let mut command = match (word >> 24) as u8 {
+        0 => decode_json(&header)?,
+        1 => decode_binary(header)?,
+        other => return Err(DecodeError::Serialization(other)),
+    };
+    command.body = frame;
+    Ok(Some(command))
+}
+
+/// Appends the frame of `command` to `output`.
+pub fn encode(command: &Command, output: &mut BytesMut) {
+    let (kind, header) = match command.serialization {
+        Serialization::Json => (0, encode_json(command)),
+        Serialization::Binary => (1, encode_binary(command)),
+    };
+    output.reserve(8 + header.len() + command.body.len());
+    output.put_u32((4 + header.len() + command.body.len()) as u32);
+    output.put_u32((kind << 24) | header.len() as u32);
+    output.put_slice(&header);
+    output.put_slice(&command.body);
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JsonHeader {
+    code: i32,
+    flag: i32,
+    language: String,
+    opaque: i32,
+    version: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remark: Option<String>,
+    #[serde(rename = "extFields")]
+    ext_fields: Option<BTreeMap<String, Value>>,
+    #[serde(rename = "serializeTypeCurrentRPC")]
+    serialization: String,
+}
+
+fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
+    let header: JsonHeader =
+        serde_json::from_slice(header).map_err(|error| DecodeError::Header(error.to_string()))?;
+    let text = |value: Value| match value {
+        Value::String(text) => Some(text),
+        Value::Null => None,
+        // Some clients send numbers and booleans as such.
+        other => Some(other.to_string()),
+    };
+    let fields = header.ext_fields.unwrap_or_default();
+    Ok(Command {
+        code: header.code,
+        version: header.version,
+        opaque: header.opaque,
+        flag: header.flag,
+        remark: header.remark.filter(|remark| !remark.is_empty()),
+        fields: fields.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect(),
+        body: Bytes::new(),
+        serialization: Serialization::Json,
+    })
+}
+
+fn encode_json(command: &Command) -> Vec<u8> {
+    let header = JsonHeader {
+        code: command.code,
+        flag: command.flag,
+        language: "RUST".to_owned(),
+        opaque: command.opaque,
+        version: command.version,
+        remark: command.remark.clone(),
+        ext_fields: Some(
+            command.fields.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect(),
+        ),
+        serialization: "JSON".to_owned(),
+    };
+    serde_json::to_vec(&header).unwrap_or_default()
+}
+
+/// Layout: code i16, language u8, version i16, opaque i32, flag i32, remark (i32 length), fields (i32 length of all:
+/// i16 name length, name, i32 value length, value).
+fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
+    let short = || DecodeError::Header("it ends early".to_owned());
+    if header.len() < 21 {
+        return Err(short());
+    }
+    let code = i32::from(header.get_i16());
+    header.advance(1);
+    let version = i32::from(header.get_i16());
+    let (opaque, flag) = (header.get_i32(), header.get_i32());
+    let remark = take_text(&mut header, 4).ok_or_else(short)?;
+    if header.remaining() < 4 {
+        return Err(short());
+    }
+    let fields_len = header.get_u32() as usize;
+    if fields_len > header.len() {
+        return Err(short());
+    }
+    let mut rest = header.split_to(fields_len);
+    let mut fields = BTreeMap::new();
+    while rest.has_remaining() {
+        let name = take_text(&mut rest, 2).ok_or_else(short)?;
+        let value = take_text(&mut rest, 4).ok_or_else(short)?;
+        if !name.is_empty() && !value.is_empty() {
+            fields.insert(name, value);
+        }
+    }
+    Ok(Command {
+        code,
+        version,
+        opaque,
+        flag,
+        remark: Some(remark).filter(|remark| !remark.is_empty()),
+        fields,
+        body: Bytes::new(),
+        serialization: Serialization::Binary,
+    })
+}
+
+/// Text behind a length of `width` bytes.
+fn take_text(input: &mut Bytes, width: usize) -> Option<String> {
+    if input.remaining() < width {
+        return None;
+    }
+    let len = input.get_uint(width) as usize;
+    if len > input.len() {
+        return None;
+    }
+    String::from_utf8(input.split_to(len).to_vec()).ok()
+}
+
+fn encode_binary(command: &Command) -> Vec<u8> {
+    const RUST: u8 = 12;
+    let mut fields = Vec::new();
+    for (name, value) in &command.fields {
+        fields.put_u16(name.len() as u16);
+        fields.put_slice(name.as_bytes());
+        fields.put_u32(value.len() as u32);
+        fields.put_slice(value.as_bytes());
+    }
+    let remark = command.remark.as_deref().unwrap_or("");
+    let mut header = Vec::with_capacity(21 + remark.len() + fields.len());
+    header.put_i16(command.code as i16);
+    header.put_u8(RUST);
+    header.put_i16(command.version as i16);
+    header.put_i32(command.opaque);
+    header.put_i32(command.flag);
+    header.put_u32(remark.len() as u32);
+    header.put_slice(remark.as_bytes());
+    header.put_u32(fields.len() as u32);
+    header.put_slice(&fields);
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn command(serialization: Serialization) -> Command {
+        Command {
+            code: 17,
+            version: 475,
+            opaque: -3,
+            flag: 1,
+            remark: Some("café".to_owned()),
+            fields: [("topic".to_owned(), "t".to_owned())].into(),
+            body: Bytes::from_static(b"{}"),
+            serialization,
+        }
+    }
+
+    #[test]
+    fn both_serializations_come_back_as_they_were() {
+        for serialization in [Serialization::Json, Serialization::Binary] {
+            let mut bytes = BytesMut::new();
+            encode(&command(serialization), &mut bytes);
+            encode(&command(serialization), &mut bytes);
+            assert_eq!(decode(&mut bytes), Ok(Some(command(serialization))));
+            let rest = bytes.split_off(bytes.len() - 1);
+            assert_eq!(decode(&mut bytes), Ok(None), "the last byte is missing");
+            bytes.unsplit(rest);
+            assert_eq!(decode(&mut bytes), Ok(Some(command(serialization))));
+            assert!(bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn numbers_and_booleans_in_fields_are_read_as_text() {
+        let header = br#"{"code":10,"language":"CPP","extFields":{"queueId":3,"order":true,"none":null}}"#;
+        let mut bytes = BytesMut::new();
+        bytes.put_u32(4 + header.len() as u32);
+        bytes.put_u32(header.len() as u32);
+        bytes.put_slice(header);
+        let command = decode(&mut bytes).unwrap().unwrap();
+        assert_eq!(command.field("queueId"), Some("3"));
+        assert_eq!(command.field("order"), Some("true"));
+        assert_eq!(command.field("none"), None);
+    }
+
+    #[test]
+    fn forged_lengths_are_refused_before_anything_is_allocated() {
+        for (first, second) in [(u32::MAX, 0), (3, 0), (8, 0x00ff_ffff), (100_000_000, 0), (8, 0x0700_0000)] {
+            let mut bytes = BytesMut::new();
+            bytes.put_u32(first);
+            bytes.put_u32(second);
+            bytes.put_u32(0);
+            assert!(decode(&mut bytes).is_err(), "{first} {second}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..2_u8) {
+            let mut framed = BytesMut::new();
+            framed.put_u32(4 + bytes.len() as u32);
+            framed.put_u32(u32::from(kind) << 24 | bytes.len() as u32);
+            framed.put_slice(&bytes);
+            let _ = decode(&mut framed);
+            let _ = decode(&mut BytesMut::from(&bytes[..]));
+        }
+    }
+}

@@ -44,6 +44,12 @@ pub struct Arguments {
     /// Acknowledge when durable (sync), or when written and flushed every half second (async)
     #[arg(long, value_enum, default_value_t = FlushMode::Sync)]
     flush: FlushMode,
+    /// Seconds after which the producer of an undecided transaction is asked for the first time
+    #[arg(long, default_value_t = 60)]
+    transaction_check_after: u64,
+    /// Seconds between further questions
+    #[arg(long, default_value_t = 60)]
+    transaction_check_interval: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,9 +92,11 @@ fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard
         FlushMode::Async => Flush::Async { interval: ASYNC_FLUSH_INTERVAL },
     };
     let config = shard::Config { flush, checks: Some(checks), ..shard::Config::default() };
-    let Opened { shard, log, engine } =
-        Shard::open(Arc::new(storage), Options::default(), EngineConfig::default(), config)
-            .with_context(|| format!("cannot open the data in {}", dir.display()))?;
+    let mut engine = EngineConfig::default();
+    engine.transactions.first_check_after = Duration::from_secs(arguments.transaction_check_after);
+    engine.transactions.check_interval = Duration::from_secs(arguments.transaction_check_interval.max(1));
+    let Opened { shard, log, engine } = Shard::open(Arc::new(storage), Options::default(), engine, config)
+        .with_context(|| format!("cannot open the data in {}", dir.display()))?;
     for damaged in engine.damaged_checkpoints.iter().chain(&engine.damaged_indexes) {
         tracing::warn!(damaged, "recovered from older data");
     }

@@ -259,7 +259,7 @@ impl State {
         effects: &mut Effects,
     ) -> Result<(), OffsetGap> {
         if scope.state() {
-            self.transactions.remove(id);
+            self.transactions.end(id, *end != TransactionEnd::Rollback);
         }
         match end {
             TransactionEnd::Rollback => Ok(()),

@@ -1,8 +1,9 @@
 //! Open transactions: half messages that are durable and in no queue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use redstart_log::Position;
+use rustc_hash::FxHashMap;
 
 use crate::{
     Timestamp,
@@ -27,9 +28,31 @@ pub(crate) struct Half {
 pub(crate) struct Transactions {
     open: BTreeMap<Position, Half>,
     due: BTreeSet<(Timestamp, Position)>,
+    /// How the last transactions ended, oldest first: a producer that ends one twice is told. Not kept over a start.
+    ended: FxHashMap<Position, bool>,
+    ended_order: VecDeque<Position>,
 }
 
+const ENDED_MAX: usize = 16_384;
+
 impl Transactions {
+    /// Remembers how a transaction ended and forgets it as an open one.
+    pub fn end(&mut self, id: Position, committed: bool) {
+        self.remove(id);
+        if self.ended_order.len() == ENDED_MAX
+            && let Some(oldest) = self.ended_order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
+        self.ended.insert(id, committed);
+        self.ended_order.push_back(id);
+    }
+
+    /// Whether a transaction that has ended was committed, as far as that is remembered.
+    pub fn ended(&self, id: Position) -> Option<bool> {
+        self.ended.get(&id).copied()
+    }
+
     pub fn len(&self) -> usize {
         self.open.len()
     }
@@ -43,10 +66,10 @@ impl Transactions {
         self.open.insert(id, half);
     }
 
-    pub fn remove(&mut self, id: Position) -> Option<Half> {
-        let half = self.open.remove(&id)?;
-        self.due.remove(&(half.next_check, id));
-        Some(half)
+    fn remove(&mut self, id: Position) {
+        if let Some(half) = self.open.remove(&id) {
+            self.due.remove(&(half.next_check, id));
+        }
     }
 
     /// While its end is under way a transaction is not due.

@@ -219,7 +219,7 @@ impl Engine {
         }
     }
 
-    fn unpark(&mut self) {
+    pub(super) fn unpark(&mut self) {
         for parked in std::mem::take(&mut self.parked) {
             self.state.last_chances.insert(parked);
         }

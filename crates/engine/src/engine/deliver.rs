@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_log::{Position, Reader};
+use redstart_log::{Position, ReadError, Reader};
 
 use super::Engine;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     index::{Chunk, IndexError, Indexes},
     pop::{Budget, FlightState, Passes, Rules, Source, in_delivery_order, select},
     queue::Queue,
-    record::{AckReason, Fact, PopFact, fetch},
+    record::{AckReason, Fact, FetchError, PopFact, fetch},
     topic::MessageType,
 };
 
@@ -494,8 +494,13 @@ impl Source for QueueSource<'_> {
             Verdict::NeedsProperties if budget.reads == 0 => Passes::Later,
             Verdict::NeedsProperties => {
                 budget.reads -= 1;
-                // What cannot be read is not served to anyone.
-                let Ok(fetched) = fetch(self.reader, entry.position, entry.size) else { return Passes::No };
+                let fetched = match fetch(self.reader, entry.position, entry.size) {
+                    Ok(fetched) => fetched,
+                    // The disk may be able to read it another time.
+                    Err(FetchError::Read(ReadError::Io { .. })) => return Passes::Later,
+                    // What cannot be read is not served to anyone.
+                    Err(_) => return Passes::No,
+                };
                 let matches = fetched.message().is_ok_and(|message| self.filter.matches(&message));
                 if matches { Passes::Yes } else { Passes::No }
             }

@@ -68,6 +68,8 @@ pub struct Engine {
     deleting_topics: HashSet<TopicId>,
     deleting_groups: HashSet<GroupId>,
     /// Dead letters that wait for their topic to exist.
+    /// When to try again to bury what could not be read.
+    burials_again: Option<Timestamp>,
     parked: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     /// Indexes of the checkpoints that exist, newest first.
     checkpoints: [Index; 2],

@@ -70,6 +70,7 @@ impl Engine {
             creating_groups: HashSet::new(),
             deleting_topics: HashSet::new(),
             deleting_groups: HashSet::new(),
+            burials_again: None,
             parked: Vec::new(),
             checkpoints: [
                 known.first().copied().unwrap_or_default(),

@@ -1,6 +1,6 @@
 use redstart_log::ReadError;
 
-use super::{AckError, Engine, TransactionCheck, send::choose_queue};
+use super::{AckError, Engine, QueryError, TransactionCheck, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicName,
     pop::FlightState,
@@ -13,6 +13,8 @@ use crate::{
 const LINKS_PER_TICK: usize = 1024;
 const CHECKS_PER_TICK: usize = 1024;
 const BURIALS_PER_TICK: usize = 256;
+/// A message that the disk could not read is tried again after this time.
+const BURIAL_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 #[cfg(feature = "planted")]
 const EARLY: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -40,6 +42,8 @@ pub(super) enum Burial {
     NeedsTopic(TopicName),
     /// There is no message left to bury.
     Unreadable,
+    /// The disk could not read it this time.
+    Later,
 }
 
 /// A message that could not be moved to the dead-letter topic.
@@ -51,6 +55,8 @@ pub enum ForwardError {
     NoTopic { topic: TopicName },
     #[error("the message is no longer stored or is damaged")]
     Unreadable,
+    #[error("the message could not be read, try again")]
+    Later,
 }
 
 impl Engine {
@@ -59,6 +65,10 @@ impl Engine {
     pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
         let now = self.advance(now);
         self.rebuild_damaged();
+        if self.burials_again.is_some_and(|at| at <= now) {
+            self.burials_again = None;
+            self.unpark();
+        }
         self.fire(now);
         self.bury(now);
         self.check_transactions(now, CHECKS_PER_TICK)
@@ -69,10 +79,10 @@ impl Engine {
         let chance = self.state.last_chances.first().map(|(at, ..)| *at);
         // The next step is taken when the last one is durable; until then nothing can be done about timers.
         let timer = if self.linking { None } else { self.state.timers.next_due() };
-        if self.indexes.is_damaged() {
+        if self.indexes.damaged() > 0 {
             return Some(self.clock);
         }
-        [timer, chance, self.state.transactions.next_due()].into_iter().flatten().min()
+        [timer, chance, self.burials_again, self.state.transactions.next_due()].into_iter().flatten().min()
     }
 
     fn fire(&mut self, now: Timestamp) {
@@ -132,8 +142,13 @@ impl Engine {
             let exhausted = max.is_some_and(|max| attempts + early >= max);
             let attempts = attempts as u16;
             let dead = DeadLetter { group, queue, offset, attempts, reason: "retries exhausted" };
-            if exhausted && let Burial::NeedsTopic(_) = self.dead_letter(None, dead, now) {
-                self.parked.push(chance);
+            match exhausted.then(|| self.dead_letter(None, dead, now)) {
+                Some(Burial::NeedsTopic(_)) => self.parked.push(chance),
+                Some(Burial::Later) => {
+                    self.parked.push(chance);
+                    self.burials_again = Some(now.after(BURIAL_RETRY));
+                }
+                Some(Burial::Proposed | Burial::Unreadable) | None => {}
             }
         }
     }
@@ -153,7 +168,7 @@ impl Engine {
             self.create_dead_letter_topic(name.clone());
             return Burial::NeedsTopic(name);
         };
-        let fetched = self.read_entry(from, offset).ok().flatten();
+        let Ok(fetched) = self.read_entry(from, offset) else { return Burial::Later };
         let stored = fetched.as_ref().and_then(|fetched| fetched.stored().ok());
         let Some((home, message)) = stored.map(|stored| (stored.queue.topic, stored.message.to_message()))
         else {
@@ -209,6 +224,7 @@ impl Engine {
             Burial::Proposed => Ok(ticket),
             Burial::NeedsTopic(topic) => Err(ForwardError::NoTopic { topic }),
             Burial::Unreadable => Err(ForwardError::Unreadable),
+            Burial::Later => Err(ForwardError::Later),
         }
     }
 
@@ -231,19 +247,16 @@ impl Engine {
         self.propose_topic(None, name, config);
     }
 
-    /// The message at a place of a queue; `None` when it is no longer stored.
-    pub(super) fn read_entry(
-        &self,
-        key: QueueKey,
-        offset: QueueOffset,
-    ) -> Result<Option<Fetched>, FetchError> {
+    /// The message at a place of a queue; `None` when nobody will ever read it, an error when it may be readable later.
+    fn read_entry(&self, key: QueueKey, offset: QueueOffset) -> Result<Option<Fetched>, QueryError> {
         let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
             return Ok(None);
         };
-        let Ok(Some(entry)) = self.indexes.entry(key, queue, offset) else { return Ok(None) };
+        let Some(entry) = self.indexes.entry(key, queue, offset)? else { return Ok(None) };
         match fetch(&*self.reader, entry.position, entry.size) {
-            Err(FetchError::Read(ReadError::Removed(_))) => Ok(None),
-            other => other.map(Some),
+            Ok(fetched) => Ok(Some(fetched)),
+            Err(error @ FetchError::Read(ReadError::Io { .. })) => Err(error.into()),
+            Err(_) => Ok(None),
         }
     }
 }

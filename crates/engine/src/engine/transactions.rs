@@ -34,6 +34,8 @@ pub enum TransactionError {
         "transaction {id} is not open: it was ended before, rolled back after its last check, or never begun"
     )]
     NotOpen { id: Position },
+    #[error("transaction {id} has ended before: committed is {committed}")]
+    Ended { id: Position, committed: bool },
 }
 
 /// A recall that did not cancel anything.
@@ -81,10 +83,16 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Ticket, TransactionError> {
         let now = self.advance(now);
-        let half = *self.state.transactions.get(id).ok_or(TransactionError::NotOpen { id })?;
-        if half.ending {
-            return Err(TransactionError::NotOpen { id });
-        }
+        let half = match self.state.transactions.get(id) {
+            Some(half) if !half.ending => *half,
+            Some(_) => return Err(TransactionError::NotOpen { id }),
+            None => {
+                let ended = self.state.transactions.ended(id);
+                return Err(ended.map_or(TransactionError::NotOpen { id }, |committed| {
+                    TransactionError::Ended { id, committed }
+                }));
+            }
+        };
         let ticket = self.ticket();
         self.propose_end(Some(ticket), id, half, commit, now);
         Ok(ticket)
@@ -196,7 +204,7 @@ impl Engine {
             return match self.dead_letter(Some(ticket), dead, now) {
                 Burial::Proposed => Ok(ticket),
                 Burial::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
-                Burial::Unreadable => Err(unknown()),
+                Burial::Unreadable | Burial::Later => Err(unknown()),
             };
         }
         let retry_topic = back.group.retry_topic();

@@ -73,7 +73,14 @@ impl Indexes {
     pub fn new(reader: Arc<dyn Reader>) -> Indexes {
         let cache = RefCell::new(BlockCache::new(CACHED_BLOCKS_MAX));
         let damaged = RefCell::default();
-        Indexes { reader, live: BTreeMap::new(), sealed: BTreeMap::new(), cache, damaged, lost: BTreeSet::new() }
+        Indexes {
+            reader,
+            live: BTreeMap::new(),
+            sealed: BTreeMap::new(),
+            cache,
+            damaged,
+            lost: BTreeSet::new(),
+        }
     }
 
     pub fn live_mut(&mut self, segment: SegmentId) -> &mut LiveIndex {
@@ -134,8 +141,8 @@ impl Indexes {
         self.lost.insert(segment);
     }
 
-    pub fn is_damaged(&self) -> bool {
-        !self.damaged.borrow().is_empty()
+    pub fn damaged(&self) -> usize {
+        self.damaged.borrow().len()
     }
 
     /// Takes an index out of memory.

@@ -48,10 +48,16 @@ impl Service {
                 }
             })
             .collect();
-        Ok(AckMessageResponse { status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))), entries })
+        Ok(AckMessageResponse {
+            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
+            entries,
+        })
     }
 
-    pub(super) async fn change_invisible(&self, request: ChangeInvisibleDurationRequest) -> Result<String, Refusal> {
+    pub(super) async fn change_invisible(
+        &self,
+        request: ChangeInvisibleDurationRequest,
+    ) -> Result<String, Refusal> {
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
@@ -62,7 +68,10 @@ impl Service {
         Ok(self.signer.receipt(changed))
     }
 
-    pub(super) async fn forward(&self, request: ForwardMessageToDeadLetterQueueRequest) -> Result<(), Refusal> {
+    pub(super) async fn forward(
+        &self,
+        request: ForwardMessageToDeadLetterQueueRequest,
+    ) -> Result<(), Refusal> {
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         self.renewal.remove(&[receipt]);
         let forward = || self.shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, now));

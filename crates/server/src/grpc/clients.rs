@@ -64,7 +64,8 @@ impl Clients {
     pub fn touch(&self, id: &str) {
         let mut clients = self.lock();
         if !clients.contains_key(id) && clients.len() < CLIENTS_MAX {
-            let client = Client { registered: false, publishes: Vec::new(), stream: None, seen: Instant::now() };
+            let client =
+                Client { registered: false, publishes: Vec::new(), stream: None, seen: Instant::now() };
             clients.insert(id.to_owned(), client);
         }
     }

@@ -4,11 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use md5::{Digest as _, Md5};
 use redstart_engine::{
-    DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, Fetched, FetchError, Message, MessageType, Timestamp,
+    DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, FetchError, Fetched, Message, MessageType, Timestamp,
 };
 use redstart_wire::v2::{
-    Code, DeadLetterQueue, Digest, DigestType, Encoding, Message as WireMessage, MessageType as WireType, Resource,
-    SystemProperties,
+    Code, DeadLetterQueue, Digest, DigestType, Encoding, Message as WireMessage, MessageType as WireType,
+    Resource, SystemProperties,
 };
 
 use super::{handle::to_hex, status::Refusal};
@@ -21,14 +21,59 @@ const MESSAGE_GROUP_LEN_MAX: usize = 64;
 
 /// Names that users cannot give to their properties: the protocols and the broker use them.
 const RESERVED: &[&str] = &[
-    "TRACE_ON", "MSG_REGION", "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG",
-    "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
-    "MQ2_FLAG", "RECONSUME_TIME", "UNIQ_KEY", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET",
-    "1ST_POP_TIME", "TRAN_PREPARED_QUEUE_OFFSET", "DUP_INFO", "EXTEND_UNIQ_INFO", "INSTANCE_ID", "CORRELATION_ID",
-    "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "INNER_MULTI_QUEUE_OFFSET",
-    "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
-    "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "__BORNHOST", "BORN_TIMESTAMP",
-    "__SHARDINGKEY", "__transactionId__", TRACE_CONTEXT, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID,
+    "TRACE_ON",
+    "MSG_REGION",
+    "KEYS",
+    "TAGS",
+    "WAIT",
+    "DELAY",
+    "RETRY_TOPIC",
+    "REAL_TOPIC",
+    "REAL_QID",
+    "TRAN_MSG",
+    "PGROUP",
+    "MIN_OFFSET",
+    "MAX_OFFSET",
+    "BUYER_ID",
+    "ORIGIN_MESSAGE_ID",
+    "TRANSFER_FLAG",
+    "CORRECTION_FLAG",
+    "MQ2_FLAG",
+    "RECONSUME_TIME",
+    "UNIQ_KEY",
+    "MAX_RECONSUME_TIMES",
+    "CONSUME_START_TIME",
+    "POP_CK",
+    "POP_CK_OFFSET",
+    "1ST_POP_TIME",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+    "DUP_INFO",
+    "EXTEND_UNIQ_INFO",
+    "INSTANCE_ID",
+    "CORRELATION_ID",
+    "REPLY_TO_CLIENT",
+    "TTL",
+    "ARRIVE_TIME",
+    "PUSH_REPLY_TIME",
+    "CLUSTER",
+    "MSG_TYPE",
+    "INNER_MULTI_QUEUE_OFFSET",
+    "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELIVER_MS",
+    "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS",
+    "TIMER_ROLL_TIMES",
+    "TIMER_OUT_MS",
+    "TIMER_DEL_UNIQKEY",
+    "TIMER_DELAY_LEVEL",
+    "__BORNHOST",
+    "BORN_TIMESTAMP",
+    "__SHARDINGKEY",
+    "__transactionId__",
+    TRACE_CONTEXT,
+    DLQ_ORIGIN_TOPIC,
+    DLQ_ORIGIN_MESSAGE_ID,
 ];
 
 pub(super) fn duration(time: Duration) -> prost_types::Duration {
@@ -138,12 +183,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
         lite_topic: None,
         priority: view.priority.map(i32::from),
     };
-    Ok(WireMessage {
-        topic: Some(envelope.topic),
-        user_properties,
-        system_properties: Some(system),
-        body,
-    })
+    Ok(WireMessage { topic: Some(envelope.topic), user_properties, system_properties: Some(system), body })
 }
 
 pub(super) fn wire_type(message_type: MessageType) -> WireType {

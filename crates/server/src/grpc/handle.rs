@@ -28,7 +28,9 @@ impl Signer {
         let path = dir.join(KEY_FILE);
         let bytes = match fs::read(&path) {
             Ok(bytes) if bytes.len() == KEY_LEN => bytes,
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} is damaged"))),
+            Ok(_) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} is damaged")));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path)?,
             Err(error) => return Err(error),
         };

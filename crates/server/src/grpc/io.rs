@@ -39,7 +39,10 @@ pub(super) struct Peer {
 }
 
 /// Accepts connections and does their handshakes beside each other: a slow one holds up nobody.
-pub(super) fn incoming(listener: TcpListener, tls: TlsAcceptor) -> impl Stream<Item = io::Result<Connection>> {
+pub(super) fn incoming(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+) -> impl Stream<Item = io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(READY_MAX);
     tokio::spawn(async move {
         loop {

@@ -107,7 +107,10 @@ impl Grpc {
     }
 
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have, or after the grace time.
-    pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), tonic::transport::Error> {
+    pub async fn serve(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), tonic::transport::Error> {
         let Grpc { listener, tls, service, checks } = self;
         let (stopping, stopped) = tokio::sync::watch::channel(false);
         let upkeep = tokio::spawn(service.clone().upkeep(checks, stopped));

@@ -28,7 +28,10 @@ fn queue_offset(offset: i64) -> Result<QueueOffset, Refusal> {
 }
 
 impl Service {
-    pub(super) async fn pull(&self, request: PullMessageRequest) -> Result<Answers<PullMessageResponse>, Refusal> {
+    pub(super) async fn pull(
+        &self,
+        request: PullMessageRequest,
+    ) -> Result<Answers<PullMessageResponse>, Refusal> {
         let queue = request.message_queue.unwrap_or_default();
         let resource = queue.topic.clone().unwrap_or_default();
         let filter = filter(request.filter_expression.as_ref())?;

@@ -31,7 +31,8 @@ impl Service {
         request: ReceiveMessageRequest,
     ) -> Answers<ReceiveMessageResponse> {
         self.clients.touch(&client);
-        let resource = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
+        let resource =
+            request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
         let auto_renew = request.auto_renew;
         match self.pop(client.clone(), deadline, request).await {
             Ok((popped, _)) if popped.deliveries.is_empty() => {

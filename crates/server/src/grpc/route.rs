@@ -11,7 +11,11 @@ use super::{convert::wire_type, io::Peer, service::Service, status::Refusal};
 const DEFAULT_PORT: i32 = 8081;
 
 impl Service {
-    pub(super) async fn route(&self, request: QueryRouteRequest, peer: Option<Peer>) -> Result<Vec<MessageQueue>, Refusal> {
+    pub(super) async fn route(
+        &self,
+        request: QueryRouteRequest,
+        peer: Option<Peer>,
+    ) -> Result<Vec<MessageQueue>, Refusal> {
         let resource = request.topic.unwrap_or_default();
         let topic = self.topic(&resource).await?;
         let broker = self.broker(request.endpoints, peer);

@@ -1,6 +1,7 @@
 use redstart_engine::{HalfOptions, SendOptions, SendReceipt, Visibility};
 use redstart_wire::v2::{
-    Code, Message as WireMessage, MessageType as WireType, SendMessageRequest, SendMessageResponse, SendResultEntry,
+    Code, Message as WireMessage, MessageType as WireType, SendMessageRequest, SendMessageResponse,
+    SendResultEntry,
 };
 
 use super::{
@@ -19,7 +20,10 @@ impl Service {
         topic.not_reserved()?;
         let resource = first.topic.clone();
         if request.messages.iter().any(|message| message.topic != resource) {
-            return Err(Refusal::new(Code::MessageCorrupted, "the messages of a request must have one topic"));
+            return Err(Refusal::new(
+                Code::MessageCorrupted,
+                "the messages of a request must have one topic",
+            ));
         }
         let options = SendOptions { queue: None, half: half(first) };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
@@ -27,7 +31,10 @@ impl Service {
         let receipts = self.shard.send(topic, messages, options)?.await??;
         let entries: Vec<SendResultEntry> =
             ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(id, receipt)).collect();
-        Ok(SendMessageResponse { status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))), entries })
+        Ok(SendMessageResponse {
+            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
+            entries,
+        })
     }
 
     fn entry(&self, message_id: String, receipt: SendReceipt) -> SendResultEntry {

@@ -7,7 +7,13 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Config, clients::Clients, handle::Signer, io::Peer, metadata, renewal::Renewal, status::{Refusal, ok},
+    Config,
+    clients::Clients,
+    handle::Signer,
+    io::Peer,
+    metadata,
+    renewal::Renewal,
+    status::{Refusal, ok},
 };
 use crate::shard::{ChangeError, ShardHandle};
 
@@ -32,7 +38,11 @@ impl std::fmt::Debug for Service {
 
 impl Service {
     /// Runs beside the calls: asks about transactions, renews, forgets.
-    pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>, mut stopped: watch::Receiver<bool>) {
+    pub(super) async fn upkeep(
+        self,
+        mut checks: mpsc::Receiver<TransactionCheck>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
         let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             tokio::select! {
@@ -158,13 +168,17 @@ impl MessagingService for Service {
             if self.clients.seen(id) {
                 return Ok(());
             }
-            let why = "this client is not known here: it sends its settings again with its next telemetry stream";
+            let why =
+                "this client is not known here: it sends its settings again with its next telemetry stream";
             Err(Refusal::new(Code::UnrecognizedClientType, why))
         });
         answer!(HeartbeatResponse {} = result)
     }
 
-    async fn send_message(&self, request: Request<v2::SendMessageRequest>) -> Answer<v2::SendMessageResponse> {
+    async fn send_message(
+        &self,
+        request: Request<v2::SendMessageRequest>,
+    ) -> Answer<v2::SendMessageResponse> {
         let response = match self.client(&request) {
             Ok(_) => self.send(request.into_inner()).await,
             Err(refusal) => Err(refusal),
@@ -232,7 +246,10 @@ impl MessagingService for Service {
         answer!(EndTransactionResponse {} = result)
     }
 
-    async fn recall_message(&self, request: Request<v2::RecallMessageRequest>) -> Answer<v2::RecallMessageResponse> {
+    async fn recall_message(
+        &self,
+        request: Request<v2::RecallMessageRequest>,
+    ) -> Answer<v2::RecallMessageResponse> {
         let result = match self.client(&request) {
             Ok(_) => self.recall(request.into_inner()).await,
             Err(refusal) => Err(refusal),
@@ -240,7 +257,10 @@ impl MessagingService for Service {
         answer!(RecallMessageResponse { message_id } = result.map(|id| (id,)))
     }
 
-    async fn telemetry(&self, request: Request<Streaming<v2::TelemetryCommand>>) -> Answer<Self::TelemetryStream> {
+    async fn telemetry(
+        &self,
+        request: Request<Streaming<v2::TelemetryCommand>>,
+    ) -> Answer<Self::TelemetryStream> {
         let client = metadata::client_id(request.metadata()).map(str::to_owned);
         Ok(Response::new(self.open_telemetry(client, request.into_inner())))
     }
@@ -257,7 +277,10 @@ impl MessagingService for Service {
         answer!(NotifyClientTerminationResponse {} = Ok::<_, Refusal>(()))
     }
 
-    async fn pull_message(&self, request: Request<v2::PullMessageRequest>) -> Answer<Self::PullMessageStream> {
+    async fn pull_message(
+        &self,
+        request: Request<v2::PullMessageRequest>,
+    ) -> Answer<Self::PullMessageStream> {
         let client = self.client(&request).map(str::to_owned);
         let stream = match client {
             Ok(_) => self.pull(request.into_inner()).await,
@@ -266,7 +289,10 @@ impl MessagingService for Service {
         Ok(Response::new(stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))))
     }
 
-    async fn update_offset(&self, request: Request<v2::UpdateOffsetRequest>) -> Answer<v2::UpdateOffsetResponse> {
+    async fn update_offset(
+        &self,
+        request: Request<v2::UpdateOffsetRequest>,
+    ) -> Answer<v2::UpdateOffsetResponse> {
         let result = match self.client(&request) {
             Ok(_) => self.store_offset(request.into_inner()).await,
             Err(refusal) => Err(refusal),
@@ -282,7 +308,10 @@ impl MessagingService for Service {
         answer!(GetOffsetResponse { offset } = result.map(|offset| (offset,)))
     }
 
-    async fn query_offset(&self, request: Request<v2::QueryOffsetRequest>) -> Answer<v2::QueryOffsetResponse> {
+    async fn query_offset(
+        &self,
+        request: Request<v2::QueryOffsetRequest>,
+    ) -> Answer<v2::QueryOffsetResponse> {
         let result = match self.client(&request) {
             Ok(_) => self.find_offset(request.into_inner()).await,
             Err(refusal) => Err(refusal),

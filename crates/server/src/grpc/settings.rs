@@ -22,7 +22,8 @@ pub(super) fn merge(
     body_bytes_max: usize,
     receive_batch_max: usize,
 ) -> Settings {
-    let lite = matches!(settings.client_type(), ClientType::LitePushConsumer | ClientType::LiteSimpleConsumer);
+    let lite =
+        matches!(settings.client_type(), ClientType::LitePushConsumer | ClientType::LiteSimpleConsumer);
     settings.metric = Some(Metric { on: false, endpoints: None });
     match &mut settings.pub_sub {
         Some(PubSub::Publishing(publishing)) => {
@@ -60,14 +61,16 @@ fn producer_policy() -> RetryPolicy {
 
 fn consumer_policy(group: &GroupConfig) -> RetryPolicy {
     let strategy = match &group.retry {
-        Policy::Ladder(steps) => {
-            Strategy::CustomizedBackoff(CustomizedBackoff { next: steps.iter().copied().map(duration).collect() })
-        }
-        Policy::Exponential { initial, max, multiplier } => Strategy::ExponentialBackoff(ExponentialBackoff {
-            initial: Some(duration(*initial)),
-            max: Some(duration(*max)),
-            multiplier: *multiplier as f32,
+        Policy::Ladder(steps) => Strategy::CustomizedBackoff(CustomizedBackoff {
+            next: steps.iter().copied().map(duration).collect(),
         }),
+        Policy::Exponential { initial, max, multiplier } => {
+            Strategy::ExponentialBackoff(ExponentialBackoff {
+                initial: Some(duration(*initial)),
+                max: Some(duration(*max)),
+                multiplier: *multiplier as f32,
+            })
+        }
     };
     RetryPolicy { max_attempts: group.attempts_max() as i32, strategy: Some(strategy) }
 }

@@ -2,8 +2,8 @@
 //! make clients believe that the server is broken.
 
 use redstart_engine::{
-    AckError, AdminError, ForwardError, InvalidMessage, NameError, OffsetError, PopError, RecallError, SendError,
-    TransactionError,
+    AckError, AdminError, ForwardError, InvalidMessage, NameError, OffsetError, PopError, RecallError,
+    SendError, TransactionError,
 };
 use redstart_wire::v2::{Code, Status};
 
@@ -75,7 +75,9 @@ impl From<NameError> for Refusal {
 impl From<InvalidMessage> for Refusal {
     fn from(error: InvalidMessage) -> Self {
         let code = match &error {
-            InvalidMessage::BodyTooLarge { .. } | InvalidMessage::BatchTooLarge { .. } => Code::MessageBodyTooLarge,
+            InvalidMessage::BodyTooLarge { .. } | InvalidMessage::BatchTooLarge { .. } => {
+                Code::MessageBodyTooLarge
+            }
             InvalidMessage::PropertiesTooLarge { .. } | InvalidMessage::TooManyProperties { .. } => {
                 Code::MessagePropertiesTooLarge
             }
@@ -182,7 +184,9 @@ impl From<ForwardError> for Refusal {
         match error {
             ForwardError::Receipt(error) => error.into(),
             // Clients try again, and by then the topic exists.
-            ForwardError::NoTopic { .. } => Refusal::new(Code::TooManyRequests, error.to_string()),
+            ForwardError::NoTopic { .. } | ForwardError::Later => {
+                Refusal::new(Code::TooManyRequests, error.to_string())
+            }
             ForwardError::Unreadable => Refusal::new(Code::InvalidReceiptHandle, error.to_string()),
         }
     }
@@ -210,7 +214,9 @@ impl From<AdminError> for Refusal {
             AdminError::Name(_) | AdminError::Topic(_) | AdminError::Group(_) => Code::BadRequest,
             AdminError::UnknownTopic { .. } => Code::TopicNotFound,
             AdminError::UnknownGroup { .. } => Code::ConsumerGroupNotFound,
-            AdminError::Creating { .. } | AdminError::Deleting { .. } | AdminError::TooMany { .. } => Code::TooManyRequests,
+            AdminError::Creating { .. } | AdminError::Deleting { .. } | AdminError::TooMany { .. } => {
+                Code::TooManyRequests
+            }
         };
         Refusal::new(code, error.to_string())
     }

@@ -94,7 +94,8 @@ impl Service {
         let (mut group, mut topics, mut publishes) = (None, Vec::new(), Vec::new());
         match &settings.pub_sub {
             Some(PubSub::Publishing(publishing)) => {
-                publishes = publishing.topics.iter().filter_map(|topic| TopicName::new(&topic.name).ok()).collect();
+                publishes =
+                    publishing.topics.iter().filter_map(|topic| TopicName::new(&topic.name).ok()).collect();
             }
             Some(PubSub::Subscription(subscription)) => {
                 let name = self.group_name(subscription.group.as_ref())?;
@@ -124,7 +125,8 @@ impl Service {
             })
             .await?;
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
-        let full = || Refusal::new(redstart_wire::v2::Code::TooManyRequests, "too many clients are connected");
+        let full =
+            || Refusal::new(redstart_wire::v2::Code::TooManyRequests, "too many clients are connected");
         self.clients.register(client, publishes, stream).map_err(|_| full())?;
         Ok(merged)
     }

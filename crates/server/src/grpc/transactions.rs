@@ -1,7 +1,7 @@
-use redstart_engine::{TransactionCheck, fetch};
+use redstart_engine::{TransactionCheck, TransactionError, fetch};
 use redstart_wire::v2::{
-    Code, EndTransactionRequest, RecallMessageRequest, RecoverOrphanedTransactionCommand, Resource, TelemetryCommand,
-    TransactionResolution, telemetry_command::Command,
+    Code, EndTransactionRequest, RecallMessageRequest, RecoverOrphanedTransactionCommand, Resource,
+    TelemetryCommand, TransactionResolution, telemetry_command::Command,
 };
 
 use super::{
@@ -9,6 +9,7 @@ use super::{
     service::Service,
     status::{Refusal, ok},
 };
+use crate::shard::ChangeError;
 
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
@@ -21,7 +22,13 @@ impl Service {
             // The producer does not know yet: it will be asked again.
             TransactionResolution::Unspecified => return Ok(()),
         };
-        self.change(move |engine, now| engine.end_transaction(id, commit, now)).await
+        match self.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?.await? {
+            // The answer to a check and the producer's own word may both come: they say the same.
+            Err(ChangeError::Refused(TransactionError::Ended { committed, .. })) if committed == commit => {
+                Ok(())
+            }
+            other => other.map_err(ChangeError::into),
+        }
     }
 
     pub(super) async fn recall(&self, request: RecallMessageRequest) -> Result<String, Refusal> {
@@ -42,7 +49,9 @@ impl Service {
 
     /// Asks a producer of the topic what became of a transaction. Nobody there: it is asked again later.
     pub(super) async fn check_transaction(&self, check: TransactionCheck) {
-        let Ok(Some(topic)) = self.ask(move |engine, _| engine.topic_name_of(check.topic)).await else { return };
+        let Ok(Some(topic)) = self.ask(move |engine, _| engine.topic_name_of(check.topic)).await else {
+            return;
+        };
         let publishers = self.clients.publishers(&topic);
         if publishers.is_empty() {
             return tracing::debug!(%topic, "no producer to ask about a transaction");

@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redstart_engine::{
-    AdminError, GroupConfig, GroupName, MessageType, NameError, Permission, RetryPolicy, TopicConfig, TopicName,
-    UnknownMessageType,
+    AdminError, GroupConfig, GroupName, MessageType, NameError, Permission, RetryPolicy, TopicConfig,
+    TopicName, UnknownMessageType,
 };
 use redstart_wire::remoting::{Command, code};
 use serde::Deserialize;

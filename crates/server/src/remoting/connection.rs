@@ -76,8 +76,7 @@ async fn answer(context: &Context, request: &Command) -> Command {
         code::UPDATE_AND_CREATE_TOPIC => admin::put_topic(context, request).await,
         code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP => admin::put_group(context, request).await,
         code::GET_BROKER_CLUSTER_INFO => admin::cluster(context, request),
-        other => {
-            request.answer(code::REQUEST_CODE_NOT_SUPPORTED, Some(format!(" request type {other} not supported")))
-        }
+        other => request
+            .answer(code::REQUEST_CODE_NOT_SUPPORTED, Some(format!(" request type {other} not supported"))),
     }
 }

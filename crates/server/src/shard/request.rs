@@ -92,10 +92,25 @@ pub(super) enum Called {
 
 /// A request on its way to the owner.
 pub(super) enum Request {
-    Send { topic: TopicName, messages: Vec<Message>, options: SendOptions, permit: Permit, reply: SendReply },
-    Pop { request: Box<PopRequest>, reply: PopReply },
-    Pull { request: Box<PullRequest>, reply: PullReply },
-    Ack { receipts: Vec<Receipt>, reply: oneshot::Sender<Vec<Result<(), AckError>>> },
+    Send {
+        topic: TopicName,
+        messages: Vec<Message>,
+        options: SendOptions,
+        permit: Permit,
+        reply: SendReply,
+    },
+    Pop {
+        request: Box<PopRequest>,
+        reply: PopReply,
+    },
+    Pull {
+        request: Box<PullRequest>,
+        reply: PullReply,
+    },
+    Ack {
+        receipts: Vec<Receipt>,
+        reply: oneshot::Sender<Vec<Result<(), AckError>>>,
+    },
     Call(Call),
     /// Answers every held receive with nothing.
     EndPolls,

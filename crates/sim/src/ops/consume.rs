@@ -1,0 +1,238 @@
+//! Consumers: receive, ack, give back, give up.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use redstart_engine::{
+    Delivery, FetchError, GroupView, IndexError, Pop, PopError, QueueId, QueueKey, QueueOffset, Receipt,
+    Start, TopicView, fetch,
+};
+use redstart_log::ReadError;
+
+use super::filters::FilterKind;
+use crate::{
+    observe::READABLE,
+    oracle::{Checked, Violation, acks, attempts, content, ensure, order, places, retention, turn::Held},
+    outcomes::Note,
+    world::World,
+};
+
+pub const FILTERED: &str = "a consumer gets what its group subscribes to";
+pub const SUBSCRIBED: &str = "a group goes on where it left off";
+const RECEIPTS_KEPT: usize = 200;
+
+/// One receive.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub queue: Option<QueueId>,
+    pub max: usize,
+    pub invisible: Duration,
+    pub filter: FilterKind,
+    pub attempt: Option<String>,
+    pub start: Start,
+}
+
+impl World {
+    pub fn some_group_and_topic(&mut self) -> Option<(GroupView, TopicView)> {
+        let (groups, topics) = (self.engine().group_names(), self.engine().topic_names());
+        let group = self.rng.pick(&groups)?.clone();
+        let mut topic = self.rng.pick(&topics)?.clone();
+        if topic.as_str().starts_with('%') && !self.rng.one_in(3) {
+            topic = self.rng.pick(&topics)?.clone();
+        }
+        Some((self.engine().group(&group)?, self.engine().topic(&topic)?))
+    }
+
+    pub fn pop_some(&mut self) -> Checked {
+        let Some((group, topic)) = self.some_group_and_topic() else { return Ok(()) };
+        let queues = topic.queues.len() as u64;
+        let filter = match self.rng.below(12) {
+            0 => FilterKind::TagA,
+            1 => FilterKind::TagsAOrB,
+            2 => FilterKind::SizeOverFive,
+            3 => FilterKind::NotTagC,
+            _ => FilterKind::All,
+        };
+        // Some pairs of group and topic have one filter for good.
+        let fixed = (u64::from(group.id.0) + u64::from(topic.id.0)).is_multiple_of(3);
+        let ask = Ask {
+            queue: self.rng.one_in(3).then(|| QueueId(self.rng.below(queues.max(1)) as u32)),
+            max: self.rng.of([1, 1, 2, 5, 32]),
+            invisible: Duration::from_millis(self.rng.of([50, 1_000, 10_000, 60_000])),
+            filter: if fixed { FilterKind::All } else { filter },
+            attempt: self.rng.one_in(3).then(|| format!("try {}", self.rng.below(6))),
+            start: self.rng.of([Start::Earliest, Start::Earliest, Start::Latest, Start::At(self.now)]),
+        };
+        self.pop(&group, &topic, &ask).map(|_| ())
+    }
+
+    /// Receives, checks what came, and returns it.
+    pub fn pop(
+        &mut self,
+        group: &GroupView,
+        topic: &TopicView,
+        ask: &Ask,
+    ) -> Result<Vec<Receipt>, Violation> {
+        self.know_group(group);
+        let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
+        let (now, filter) = (self.now, ask.filter.filter());
+        let pop = Pop {
+            group: &group.name,
+            topic: &topic.name,
+            queue: ask.queue,
+            max: ask.max,
+            invisible: ask.invisible,
+            filter: &filter,
+            attempt: ask.attempt.as_deref(),
+            client: "c1",
+            start: ask.start,
+        };
+        let popped = self.engine().pop(&pop, now);
+        // Consumers read for themselves.
+        self.storage.fail_read(0);
+        if !subscribed && self.engine().groups_of(&topic.name).contains(&group.name) {
+            self.note_subscription(group, topic, ask)?;
+        }
+        self.note_filter(group, topic, ask.filter);
+        let popped = match popped {
+            Ok(popped) => popped,
+            Err(PopError::Index(IndexError::Malformed { .. })) if self.index_damaged => {
+                return self.tick().map(|()| Vec::new());
+            }
+            Err(PopError::Index(IndexError::Read(_))) if self.read_fails => return Ok(Vec::new()),
+            Err(PopError::UnknownQueue { .. }) => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(Violation::new(READABLE, format!("{} {}: {error}", group.name, topic.name)));
+            }
+        };
+        self.say(format!(
+            "pop {} {} max {} {:?} {:?}: {:?}{}",
+            group.name,
+            topic.name,
+            ask.max,
+            ask.filter,
+            ask.attempt,
+            popped
+                .deliveries
+                .iter()
+                .map(|d| (d.receipt.queue.queue, d.receipt.offset, d.attempt))
+                .collect::<Vec<_>>(),
+            if popped.more { " and more" } else { "" },
+        ));
+        let mut by_queue: BTreeMap<QueueKey, Vec<(QueueOffset, bool)>> = BTreeMap::new();
+        for delivery in &popped.deliveries {
+            let repeated = attempts::repeats(&mut self.model, delivery, ask.attempt.as_deref(), now);
+            by_queue.entry(delivery.receipt.queue).or_default().push((delivery.receipt.offset, repeated));
+        }
+        for (queue, offsets) in by_queue {
+            order::check_delivered(&self.model, group.id, queue, &offsets)?;
+        }
+        let mut receipts = Vec::new();
+        for delivery in popped.deliveries {
+            if self.delivered(group, topic, ask, &delivery)? {
+                receipts.push(delivery.receipt);
+            }
+        }
+        Ok(receipts)
+    }
+
+    fn note_filter(&mut self, group: &GroupView, topic: &TopicView, filter: FilterKind) {
+        let standing = self.model.standing(group.id, topic.id);
+        if !standing.filters.contains(&filter) {
+            standing.filters.push(filter);
+        }
+    }
+
+    /// The group has begun with the topic, as `topic` was at that moment.
+    fn note_subscription(&mut self, group: &GroupView, topic: &TopicView, ask: &Ask) -> Checked {
+        let standing = self.model.standing(group.id, topic.id);
+        let lasting = standing.durable;
+        standing.start.clear();
+        for (queue, min, end) in &topic.queues {
+            let start = if ask.start == Start::Earliest { *min } else { *end };
+            standing.start.insert(*queue, start.0);
+        }
+        let queue = QueueKey { topic: topic.id, queue: QueueId(0) };
+        self.notes.push(Note::Subscribed { group: group.id, queue });
+        ensure(!lasting, SUBSCRIBED, || format!("{} begins {} anew", group.name, topic.name))
+    }
+
+    /// Checks one delivery. `false` when its body is rightly gone.
+    fn delivered(
+        &mut self,
+        group: &GroupView,
+        topic: &TopicView,
+        ask: &Ask,
+        delivery: &Delivery,
+    ) -> Result<bool, Violation> {
+        let (receipt, now) = (delivery.receipt, self.now);
+        self.model.deliveries += 1;
+        let Some(seen) = self.model.seen(receipt.queue, receipt.offset).copied() else {
+            if self.model.forced {
+                // Removed by force before anyone could see it.
+                self.engine().drop_unreadable(receipt);
+                return Ok(false);
+            }
+            return Err(Violation::new(
+                content::NEVER_SENT,
+                format!("{} offset {} is in no queue", topic.name, receipt.offset),
+            ));
+        };
+        let same = seen.position == delivery.position && seen.stored_at == delivery.stored_at;
+        ensure(same, places::STABLE, || format!("{seen:?} is delivered as {delivery:?}"))?;
+        let reader = self.engine().reader();
+        match fetch(&*reader, delivery.position, delivery.size) {
+            Ok(fetched) => {
+                let view = fetched.message().map_err(|error| Violation::new(READABLE, error.to_string()))?;
+                let dead_letter = topic.name.as_str().starts_with(redstart_engine::DLQ_PREFIX);
+                let number = content::check(&self.model, &view, dead_letter)?;
+                ensure(number == seen.number, places::STABLE, || {
+                    format!("{number:X} is delivered for {seen:?}")
+                })?;
+            }
+            Err(FetchError::Read(ReadError::Removed(_))) => {
+                retention::check_removed(&self.model, seen.number, seen.stored_at, now)?;
+                self.engine().drop_unreadable(receipt);
+                self.model.turn(group.id, receipt.queue, receipt.offset).exempt = true;
+                return Ok(false);
+            }
+            Err(error) => return Err(Violation::new(READABLE, error.to_string())),
+        }
+        let message = &self.model.messages[seen.number].message;
+        let wanted = self
+            .model
+            .standings
+            .get(&(group.id, topic.id))
+            .is_some_and(|standing| standing.filters.iter().any(|filter| filter.accepts(message)));
+        ensure(wanted, FILTERED, || format!("{} gets message {:X}", group.name, seen.number))?;
+        if !attempts::repeats(&mut self.model, delivery, ask.attempt.as_deref(), now) {
+            acks::check(&mut self.model, delivery)?;
+            attempts::check(&mut self.model, group.id, delivery, now)?;
+        }
+        let until = now.after(ask.invisible);
+        let turn = self.model.turn(group.id, receipt.queue, receipt.offset);
+        turn.high = delivery.attempt;
+        turn.peak = turn.peak.max(delivery.attempt);
+        turn.not_before = until;
+        turn.held = Some(Held { receipt, until });
+        turn.attempt_id = ask.attempt.clone();
+        turn.given_up = false;
+        turn.unsure = false;
+        turn.waiting = false;
+        turn.moved = false;
+        turn.outstanding += 1;
+        let life = turn.life;
+        let attempt = delivery.attempt;
+        self.notes.push(Note::Delivered {
+            group: group.id,
+            queue: receipt.queue,
+            offset: receipt.offset,
+            attempt,
+            life,
+        });
+        self.receipts.push(receipt);
+        if self.receipts.len() > RECEIPTS_KEPT {
+            self.receipts.remove(0);
+        }
+        Ok(true)
+    }
+}

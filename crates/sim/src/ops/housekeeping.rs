@@ -1,0 +1,93 @@
+//! The owner's chores: indexes, checkpoints, retention.
+
+use redstart_engine::{IndexError, JobDone, RetireError};
+use redstart_log::{Error as LogError, Usage};
+
+use crate::{
+    oracle::{Checked, Violation},
+    world::{IN_STEP, World},
+};
+
+impl World {
+    pub fn seal(&mut self) -> Checked {
+        if let Some(job) = self.engine().seal() {
+            self.say(format!("job {job:?}"));
+            self.jobs.push(job);
+        }
+        self.perhaps_run()
+    }
+
+    pub fn checkpoint(&mut self) -> Checked {
+        // A checkpoint needs a quiet moment.
+        if self.rng.one_in(2) {
+            self.settle()?;
+        }
+        if let Some(job) = self.engine().checkpoint() {
+            self.say(format!("job {job:?}"));
+            self.jobs.push(job);
+        }
+        self.perhaps_run()
+    }
+
+    fn perhaps_run(&mut self) -> Checked {
+        if self.rng.one_in(2) { self.run_some_job() } else { Ok(()) }
+    }
+
+    pub fn run_some_job(&mut self) -> Checked {
+        if self.jobs.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.index(self.jobs.len());
+        let done = self.jobs.swap_remove(at).run();
+        self.say(format!("done: {}", outcome(&done)));
+        match self.engine().job_done(done) {
+            Ok(()) | Err(RetireError::Log(LogError::NoSpace(_))) => Ok(()),
+            Err(RetireError::Log(_)) => self.fail(),
+            Err(error) => Err(Violation::new(IN_STEP, error.to_string())),
+        }
+    }
+
+    pub fn retire(&mut self) -> Checked {
+        let now = self.now;
+        match self.engine().retire(now) {
+            Ok(None) => Ok(()),
+            Ok(Some(retired)) => {
+                self.storage.fail_read(0);
+                self.say(format!("retire: {retired:?}"));
+                self.segments_removed += 1;
+                self.model.forced |= retired.forced;
+                self.observe(crate::observe::Depth::Everything)
+            }
+            Err(RetireError::Log(error)) => {
+                self.say(format!("retire: {error}"));
+                self.fail()
+            }
+            Err(RetireError::Index(IndexError::Malformed { .. })) if self.index_damaged => self.tick(),
+            Err(RetireError::Index(IndexError::Read(_)) | RetireError::Read(_)) if self.read_fails => Ok(()),
+            Err(error) => Err(Violation::new(IN_STEP, error.to_string())),
+        }
+    }
+
+    /// Says that the volume is nearly full, for a while.
+    pub fn fill_disk(&mut self) -> Checked {
+        self.engine().set_usage(Usage { total: 100, free: 20 });
+        self.say("the disk is filling");
+        for _ in 0..3 {
+            self.retire()?;
+            self.settle()?;
+        }
+        self.engine().set_usage(Usage { total: 100, free: 90 });
+        Ok(())
+    }
+}
+
+fn outcome(done: &JobDone) -> String {
+    match done {
+        JobDone::IndexWritten { segment, result } => {
+            format!("index of {segment}: {:?}", result.as_ref().map(Vec::len).map_err(ToString::to_string))
+        }
+        JobDone::CheckpointSaved { at, result } => {
+            format!("checkpoint at {at}: {:?}", result.as_ref().map_err(ToString::to_string))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Consumers that pull: offsets, messages handed back; and operators that move groups.
+
+use std::time::Duration;
+
+use redstart_engine::{
+    GroupView, QueueId, QueueKey, QueueOffset, ResetTo, SendBack, SendBackError, TopicView,
+};
+
+use crate::{
+    oracle::{
+        Checked, Violation,
+        model::{Fate, HandedBack},
+    },
+    outcomes::Proposed,
+    world::{IN_STEP, World},
+};
+
+impl World {
+    /// A place in a queue that holds a message.
+    fn some_place(&mut self, topic: &TopicView) -> Option<(QueueId, QueueOffset)> {
+        let filled: Vec<_> = topic.queues.iter().filter(|(_, min, end)| min < end).copied().collect();
+        let (queue, min, end) = *self.rng.pick(&filled)?;
+        Some((queue, QueueOffset(self.rng.between(min.0, end.0 - 1))))
+    }
+
+    pub fn send_some_back(&mut self) -> Checked {
+        let Some((group, topic)) = self.some_group_and_topic() else { return Ok(()) };
+        if topic.name.as_str().starts_with(redstart_engine::DLQ_PREFIX) {
+            return Ok(());
+        }
+        let Some((queue, offset)) = self.some_place(&topic) else { return Ok(()) };
+        let Some(seen) = self.model.seen(QueueKey { topic: topic.id, queue }, offset).copied() else {
+            return Ok(());
+        };
+        let delay = self.rng.one_in(2).then(|| Duration::from_millis(self.rng.between(0, 600_000)));
+        let back =
+            SendBack { group: &group.name, topic: &topic.name, queue, offset, delay, retries_max: Some(3) };
+        let now = self.now;
+        let to = self.engine().topic(&group.name.retry_topic());
+        let answer = self.engine().send_back(&back, now);
+        self.say(format!(
+            "hand back {:X} ({}) from {} {queue}:{offset} to {} after {delay:?}: {answer:?}",
+            seen.number, seen.position, topic.name, group.name
+        ));
+        match (answer, to) {
+            (Ok(ticket), Some(to)) if seen.attempt < 3 => {
+                let attempt = seen.attempt + 1;
+                let delay = delay.unwrap_or_else(|| group.config.retry.delay(attempt.into()));
+                let at = self.model.handed_back.len();
+                let due = now.after(delay);
+                let fate = Fate::Proposed;
+                self.model.handed_back.push(HandedBack {
+                    number: seen.number,
+                    to: to.id,
+                    due,
+                    attempt,
+                    fate,
+                    seen: false,
+                });
+                self.tickets.insert(ticket, Proposed::SendBack { at });
+                Ok(())
+            }
+            (Ok(ticket), _) => {
+                self.tickets.insert(ticket, Proposed::Forward);
+                self.buried_by_hand(&group, &topic, queue, offset);
+                Ok(())
+            }
+            (Err(SendBackError::NoRetryTopic { .. } | SendBackError::NoDeadLetterTopic { .. }), _) => Ok(()),
+            // Its body may be gone while the queue still lists it.
+            (Err(SendBackError::UnknownMessage { .. }), _) => Ok(()),
+            (Err(error), _) => Err(Violation::new(IN_STEP, error.to_string())),
+        }
+    }
+
+    /// A consumer that pulls used up the retries: the group's turn of that message, if it has one, ends with it.
+    fn buried_by_hand(&mut self, group: &GroupView, topic: &TopicView, queue: QueueId, offset: QueueOffset) {
+        let key = QueueKey { topic: topic.id, queue };
+        if let Some(number) = self.model.seen(key, offset).map(|seen| seen.number) {
+            *self.model.buried_by_hand.entry((group.name.to_string(), number)).or_default() += 1;
+        }
+        if self.model.standings.contains_key(&(group.id, topic.id)) {
+            self.model.turn(group.id, key, offset).moved(true);
+        }
+    }
+
+    pub fn commit_some_offset(&mut self) -> Checked {
+        let Some((group, topic, queue, offset)) = self.some_subscribed_place() else { return Ok(()) };
+        let answer = self.engine().commit_offset(&group.name, &topic.name, queue, offset);
+        self.say(format!("offset of {} in {} {queue}: {offset}: {answer:?}", group.name, topic.name));
+        if answer.is_ok() {
+            self.moved(&group, &topic, queue, offset);
+        }
+        Ok(())
+    }
+
+    pub fn reset_some(&mut self) -> Checked {
+        let Some((group, topic, queue, offset)) = self.some_subscribed_place() else { return Ok(()) };
+        let to = match self.rng.below(4) {
+            0 => ResetTo::Earliest,
+            1 => ResetTo::Latest,
+            2 => ResetTo::Time(self.now.before(Duration::from_secs(self.rng.below(600)))),
+            _ => ResetTo::Offset(offset),
+        };
+        let answer = self.engine().reset(&group.name, &topic.name, Some(queue), to);
+        self.say(format!("reset {} in {} {queue} to {to:?}: {answer:?}", group.name, topic.name));
+        for (queue, offset) in answer.unwrap_or_default() {
+            self.moved(&group, &topic, queue, offset);
+        }
+        Ok(())
+    }
+
+    fn some_subscribed_place(&mut self) -> Option<(GroupView, TopicView, QueueId, QueueOffset)> {
+        let (group, topic) = self.some_group_and_topic()?;
+        if !self.engine().groups_of(&topic.name).contains(&group.name) {
+            return None;
+        }
+        let (queue, offset) = self.some_place(&topic)?;
+        self.know_group(&group);
+        self.model.standing(group.id, topic.id);
+        Some((group, topic, queue, offset))
+    }
+
+    fn moved(&mut self, group: &GroupView, topic: &TopicView, queue: QueueId, to: QueueOffset) {
+        let key = QueueKey { topic: topic.id, queue };
+        let next = self.model.queues.get(&key).map_or(0, |log| log.next);
+        // Whatever is there now may come again or be passed over.
+        for offset in 0..next {
+            if self.model.seen(key, QueueOffset(offset)).is_some() {
+                self.model.turn(group.id, key, QueueOffset(offset)).moved(offset < to.0);
+            }
+        }
+        let standing = self.model.standing(group.id, topic.id);
+        standing.order_from.insert(queue, next);
+    }
+}

@@ -1,0 +1,40 @@
+//! Many runs, each from its seed.
+
+use redstart_sim::{Settings, run, run_many};
+
+const SEEDS: u64 = 500;
+
+#[test]
+fn every_promise_holds_over_many_seeds() {
+    let failures = run_many(0..SEEDS, Settings::default(), 2);
+    for failure in &failures {
+        println!("{failure}\n");
+    }
+    let replays: Vec<String> = failures.iter().map(|failure| failure.replay()).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {SEEDS} seeds failed; replay with:\n{}",
+        failures.len(),
+        replays.join("\n")
+    );
+}
+
+#[test]
+fn a_seed_gives_the_same_run_to_the_byte() {
+    for seed in 0..20 {
+        let [first, second] = [run(seed, Settings::default()), run(seed, Settings::default())];
+        let [first, second] =
+            [first, second].map(|summary| summary.unwrap_or_else(|failure| panic!("{failure}")));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_runs_get_to_where_it_hurts() {
+    let runs: Vec<_> = (0..60).filter_map(|seed| run(seed, Settings::default()).ok()).collect();
+    let total = |of: fn(&redstart_sim::Summary) -> u64| runs.iter().map(of).sum::<u64>();
+    assert!(total(|summary| summary.messages as u64) > 5_000);
+    assert!(total(|summary| summary.deliveries) > 5_000);
+    assert!(total(|summary| summary.restarts) > 600);
+    assert!(total(|summary| summary.segments_removed) > 30);
+}

@@ -1,0 +1,43 @@
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.remoting.protocol.subscription.CustomizedRetryPolicy;
+import org.apache.rocketmq.remoting.protocol.subscription.GroupRetryPolicy;
+import org.apache.rocketmq.remoting.protocol.subscription.GroupRetryPolicyType;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+
+/** One line of topics.txt. */
+record Entry(String kind, String name, Map<String, String> settings) {
+    static Entry parse(String line) {
+        String[] words = line.trim().split("\\s+");
+        Map<String, String> settings = new HashMap<>();
+        for (String word : Arrays.asList(words).subList(2, words.length)) {
+            String[] pair = word.split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
+        return new Entry(words[0], words[1], settings);
+    }
+
+    TopicConfig topic() {
+        int queues = Integer.parseInt(settings.getOrDefault("queues", "4"));
+        TopicConfig config = new TopicConfig(name, queues, queues);
+        config.getAttributes().put("+message.type", settings.getOrDefault("type", "NORMAL"));
+        return config;
+    }
+
+    SubscriptionGroupConfig group() {
+        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+        config.setGroupName(name);
+        config.setConsumeMessageOrderly(Boolean.parseBoolean(settings.get("order")));
+        config.setRetryMaxTimes(Integer.parseInt(settings.getOrDefault("retries", "16")));
+        if (settings.containsKey("steps")) {
+            long[] steps = Arrays.stream(settings.get("steps").split(",")).mapToLong(Long::parseLong).toArray();
+            GroupRetryPolicy policy = new GroupRetryPolicy();
+            policy.setType(GroupRetryPolicyType.CUSTOMIZED);
+            policy.setCustomizedRetryPolicy(new CustomizedRetryPolicy(steps));
+            config.setGroupRetryPolicy(policy);
+        }
+        return config;
+    }
+}

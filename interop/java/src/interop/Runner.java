@@ -1,0 +1,58 @@
+package interop;
+
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Runs one scenario within its time limit and prints its one line. */
+final class Runner implements Callable<Boolean> {
+    private static final long LIMIT_SECONDS = 150;
+
+    private final String name;
+    private final Scenario scenario;
+
+    Runner(String name, Scenario scenario) {
+        this.name = name;
+        this.scenario = scenario;
+    }
+
+    @Override
+    public Boolean call() {
+        Lab lab = new Lab(name);
+        FutureTask<String> task = new FutureTask<>(() -> scenario.run(lab));
+        Thread thread = new Thread(task, name);
+        thread.setDaemon(true);
+        thread.start();
+        boolean good = report(lab, task);
+        lab.close();
+        return good;
+    }
+
+    private boolean report(Lab lab, FutureTask<String> task) {
+        try {
+            print("PASS java " + name + " " + task.get(LIMIT_SECONDS, TimeUnit.SECONDS));
+            return true;
+        } catch (TimeoutException | InterruptedException late) {
+            task.cancel(true);
+            print("FAIL java " + name + ": not done after " + LIMIT_SECONDS + " s, while " + lab.step());
+        } catch (ExecutionException failed) {
+            Throwable cause = failed.getCause();
+            if (cause instanceof Scenario.Skipped) {
+                print("SKIP java " + name + ": " + cause.getMessage());
+                return true;
+            }
+            cause.printStackTrace();
+            String what = cause instanceof Scenario.Broken ? cause.getMessage() : cause.toString();
+            print("FAIL java " + name + ": " + what + " (while " + lab.step() + ")");
+        }
+        return false;
+    }
+
+    private static void print(String line) {
+        synchronized (System.out) {
+            System.out.println(line.replaceAll("\\s+", " ").trim());
+        }
+    }
+}

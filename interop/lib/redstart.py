@@ -1,0 +1,55 @@
+"""Redstart: one binary, three ports."""
+
+import os
+import signal
+
+import net
+import process
+import tools
+from paths import ROOT
+
+NAME = "redstart"
+
+
+def binary():
+    """INTEROP_REDSTART names a binary to use as it is; otherwise the workspace's release build."""
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    return os.environ.get("INTEROP_REDSTART", f"{target}/release/redstart")
+
+
+def setup():
+    if "INTEROP_REDSTART" in os.environ:
+        return
+    tools.run(["cargo", "build", "--release", "--bin", "redstart"], cwd=ROOT)
+
+
+def prepare(folder):
+    """Chooses ports and lays out the data folder; starts nothing."""
+    first = net.free_block(3)
+    return {"namesrv_port": first, "broker_port": first + 1, "grpc_port": first + 2, "data": str(folder / "data")}
+
+
+def launch_broker(state):
+    command = [
+        binary(), "serve", "--data-dir", state["data"], "--listen", "127.0.0.1",
+        "--namesrv-port", state["namesrv_port"], "--broker-port", state["broker_port"],
+        "--grpc-port", state["grpc_port"],
+        # A minute is the default; the scenario of a forgotten transaction need not take that long.
+        "--transaction-check-after", "3", "--transaction-check-interval", "3",
+    ]
+    command += os.environ.get("INTEROP_REDSTART_FLAGS", "").split()
+    state["processes"]["broker"] = process.spawn(command, f"{state['folder']}/redstart.log")
+
+
+def await_broker(state):
+    for port in ("namesrv_port", "broker_port", "grpc_port"):
+        net.wait_open(state[port], state["processes"]["broker"])
+
+
+def stop_broker(state, how):
+    process.stop(state["processes"]["broker"], signal.SIGKILL if how == "kill" else signal.SIGTERM)
+
+
+def start_others(state):
+    """Nothing: the name server is part of the same process."""
+    del state

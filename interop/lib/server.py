@@ -1,0 +1,60 @@
+"""A running server of either kind, described by a state file that `restart` can read from another process."""
+
+import json
+from pathlib import Path
+
+import apache
+import process
+import redstart
+
+KINDS = {kind.NAME: kind for kind in (redstart, apache)}
+
+
+class Server:
+    def __init__(self, state):
+        self.state = state
+        self.kind = KINDS[state["kind"]]
+
+    @classmethod
+    def prepare(cls, kind, folder):
+        folder.mkdir(parents=True)
+        state = {"kind": kind, "folder": str(folder), "processes": {}, **KINDS[kind].prepare(folder)}
+        return cls(state)
+
+    @classmethod
+    def load(cls, path):
+        return cls(json.loads(Path(path).read_text()))
+
+    @property
+    def path(self):
+        return Path(self.state["folder"]) / "state.json"
+
+    def save(self):
+        # Renamed into place: the run may be reading it to stop what a restart just started.
+        draft = self.path.with_suffix(".new")
+        draft.write_text(json.dumps(self.state, indent=1))
+        draft.rename(self.path)
+
+    def address(self, port):
+        return f"127.0.0.1:{self.state[port]}"
+
+    def start(self):
+        self.kind.start_others(self.state)
+        self.start_broker()
+
+    def restart(self, how):
+        self.kind.stop_broker(self.state, how)
+        self.start_broker()
+
+    def start_broker(self):
+        self.kind.launch_broker(self.state)
+        # Before the wait: whoever interrupts it must find the new process.
+        self.save()
+        self.kind.await_broker(self.state)
+
+    def stop(self):
+        """Stops everything, in the reverse order of starting, also what a restart started."""
+        if self.path.exists():
+            self.state = Server.load(self.path).state
+        for started in reversed(list(self.state["processes"].values())):
+            process.stop(started)

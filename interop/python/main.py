@@ -1,0 +1,49 @@
+"""The official Python client, unmodified, against a RocketMQ-compatible server."""
+
+import os
+import sys
+
+from harness import Scenario, run_scenarios, skip
+from scenarios import delay, fifo, filters, messages, push, refusals, sharing, simple, transactions
+
+
+def no_batch(_):
+    skip("a send takes one message")
+
+
+def no_tls(_):
+    skip("it takes no certificate that public roots do not vouch for")
+
+
+SCENARIOS = [
+    # First, because it takes longest: Apache wakes no waiting poll for a retry, so each one can cost a whole poll.
+    Scenario("push-retry-dlq", push.retry_dlq, limit_s=240),
+    Scenario("normal", messages.normal),
+    Scenario("tag-filter", filters.tag_filter),
+    Scenario("sql-filter", filters.sql_filter),
+    Scenario("fifo-order", fifo.fifo_order, limit_s=120),
+    Scenario("delay", delay.delay),
+    Scenario("recall", delay.recall),
+    Scenario("tx-commit", transactions.commit),
+    Scenario("tx-rollback", transactions.rollback),
+    Scenario("tx-check", transactions.check_back, limit_s=180),
+    Scenario("simple-ack", simple.ack),
+    Scenario("simple-no-ack", simple.no_ack),
+    Scenario("change-invisible", simple.change_invisible, limit_s=75),
+    Scenario("stale-handle", simple.stale_handle),
+    Scenario("share-queue", sharing.share_queue),
+    Scenario("batch-send", no_batch),
+    Scenario("type-mismatch", refusals.type_mismatch),
+    Scenario("body-4mib", refusals.body_4mib),
+    Scenario("unknown-topic", refusals.unknown_topic),
+    Scenario("tls", no_tls),
+    Scenario("plaintext", messages.plaintext),
+    # Takes the server away from everyone, so it runs alone after the others.
+    Scenario("resume-after-restart", sharing.resume_after_restart, limit_s=420, alone=True),
+]
+
+if __name__ == "__main__":
+    code = run_scenarios("python", SCENARIOS, sys.argv[1:])
+    sys.stdout.flush()
+    # The client's threads are not daemons and outlive a scenario that ran into its limit.
+    os._exit(code)

@@ -111,8 +111,8 @@ pub(crate) struct Timers {
     recalled: BTreeSet<TimerKey>,
     /// Where the next search for due timers begins: everything before it is firing.
     proposed: TimerKey,
-    /// Live timers whose message lies in an older segment than the record that made them. The index of the message's
-    /// segment does not list them, so that segment has to stay until they have fired.
+    /// Live timers that share a message with a queue, or whose message lies in an older segment than the record that
+    /// made them, so that the index of the message's segment does not list them.
     lent: BTreeSet<(Position, TimerKey)>,
 }
 
@@ -130,7 +130,7 @@ impl Timers {
         if key < self.proposed {
             self.proposed = key;
         }
-        if timer.position.0 < segment.0 {
+        if timer.attempt > 0 || timer.position.0 < segment.0 {
             self.lent.insert((timer.position, key));
         }
         self.live.insert(key, timer);
@@ -144,7 +144,7 @@ impl Timers {
         }
     }
 
-    /// Timers that have not fired and need a message between two positions, but are listed by no index there.
+    /// Timers that have not fired and need a message between two positions that was not stored for them.
     pub fn lent_within(&self, from: Position, end: Position) -> impl Iterator<Item = (TimerKey, Timer)> {
         let range = (from, TimerKey::default())..(end, TimerKey::default());
         self.lent.range(range).filter_map(|(_, key)| Some((*key, *self.live.get(key)?)))

@@ -219,7 +219,7 @@ impl Engine {
             .timers(segment.id)?
             .into_iter()
             .filter_map(|(key, _)| Some((key, *self.state.timers.get(key)?)))
-            .filter(|(_, timer)| within(timer.position))
+            .filter(|(_, timer)| within(timer.position) && timer.attempt == 0)
             .chain(lent)
             .collect();
         // A start could not tell a late one from one that has fired; it is about to.

@@ -1,5 +1,7 @@
 //! A real process killed with SIGKILL under load, again and again: everything it acknowledged is accounted for.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader, Write},

@@ -120,14 +120,18 @@ pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send
 
 /// Answers with the result, or with its refusal as the status.
 macro_rules! answer {
-    ($response:ident { $($field:ident),* } = $result:expr) => {
-        match $result {
-            Ok(($($field,)*)) => Ok(Response::new(v2::$response { status: Some(ok()), $($field),* })),
-            Err(refusal) => {
-                Ok(Response::new(v2::$response { status: Some(refusal.status()), ..Default::default() }))
-            }
-        }
+    ($response:ident = $result:expr) => {
+        Ok(Response::new(v2::$response {
+            status: Some($result.map_or_else(|refusal: Refusal| refusal.status(), |()| ok())),
+        }))
     };
+    ($response:ident { $field:ident } = $result:expr) => {{
+        let (status, $field) = match $result {
+            Ok(value) => (ok(), value),
+            Err(refusal) => (refusal.status(), Default::default()),
+        };
+        Ok(Response::new(v2::$response { status: Some(status), $field }))
+    }};
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -146,7 +150,7 @@ impl MessagingService for Service {
             }
             Err(refusal) => Err(refusal),
         };
-        answer!(QueryRouteResponse { message_queues } = result.map(|message_queues| (message_queues,)))
+        answer!(QueryRouteResponse { message_queues } = result)
     }
 
     async fn query_assignment(
@@ -160,7 +164,7 @@ impl MessagingService for Service {
             }
             Err(refusal) => Err(refusal),
         };
-        answer!(QueryAssignmentResponse { assignments } = result.map(|assignments| (assignments,)))
+        answer!(QueryAssignmentResponse { assignments } = result)
     }
 
     async fn heartbeat(&self, request: Request<v2::HeartbeatRequest>) -> Answer<v2::HeartbeatResponse> {
@@ -172,7 +176,7 @@ impl MessagingService for Service {
                 "this client is not known here: it sends its settings again with its next telemetry stream";
             Err(Refusal::new(Code::UnrecognizedClientType, why))
         });
-        answer!(HeartbeatResponse {} = result)
+        answer!(HeartbeatResponse = result)
     }
 
     async fn send_message(
@@ -221,7 +225,7 @@ impl MessagingService for Service {
             Ok(_) => self.change_invisible(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(ChangeInvisibleDurationResponse { receipt_handle } = result.map(|handle| (handle,)))
+        answer!(ChangeInvisibleDurationResponse { receipt_handle } = result)
     }
 
     async fn forward_message_to_dead_letter_queue(
@@ -232,7 +236,7 @@ impl MessagingService for Service {
             Ok(_) => self.forward(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(ForwardMessageToDeadLetterQueueResponse {} = result)
+        answer!(ForwardMessageToDeadLetterQueueResponse = result)
     }
 
     async fn end_transaction(
@@ -243,7 +247,7 @@ impl MessagingService for Service {
             Ok(_) => self.end(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(EndTransactionResponse {} = result)
+        answer!(EndTransactionResponse = result)
     }
 
     async fn recall_message(
@@ -254,7 +258,7 @@ impl MessagingService for Service {
             Ok(_) => self.recall(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(RecallMessageResponse { message_id } = result.map(|id| (id,)))
+        answer!(RecallMessageResponse { message_id } = result)
     }
 
     async fn telemetry(
@@ -274,7 +278,7 @@ impl MessagingService for Service {
             self.clients.remove(id);
             self.renewal.leave(id).await;
         }
-        answer!(NotifyClientTerminationResponse {} = Ok::<_, Refusal>(()))
+        answer!(NotifyClientTerminationResponse = Ok::<_, Refusal>(()))
     }
 
     async fn pull_message(
@@ -297,7 +301,7 @@ impl MessagingService for Service {
             Ok(_) => self.store_offset(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(UpdateOffsetResponse {} = result)
+        answer!(UpdateOffsetResponse = result)
     }
 
     async fn get_offset(&self, request: Request<v2::GetOffsetRequest>) -> Answer<v2::GetOffsetResponse> {
@@ -305,7 +309,7 @@ impl MessagingService for Service {
             Ok(_) => self.stored_offset(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(GetOffsetResponse { offset } = result.map(|offset| (offset,)))
+        answer!(GetOffsetResponse { offset } = result)
     }
 
     async fn query_offset(
@@ -316,7 +320,7 @@ impl MessagingService for Service {
             Ok(_) => self.find_offset(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(QueryOffsetResponse { offset } = result.map(|offset| (offset,)))
+        answer!(QueryOffsetResponse { offset } = result)
     }
 
     async fn sync_lite_subscription(
@@ -324,6 +328,6 @@ impl MessagingService for Service {
         _request: Request<v2::SyncLiteSubscriptionRequest>,
     ) -> Answer<v2::SyncLiteSubscriptionResponse> {
         let refusal = Refusal::new(Code::NotImplemented, "lite topics are not served by this broker");
-        answer!(SyncLiteSubscriptionResponse {} = Err::<(), _>(refusal))
+        answer!(SyncLiteSubscriptionResponse = Err::<(), _>(refusal))
     }
 }

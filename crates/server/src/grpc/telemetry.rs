@@ -58,33 +58,24 @@ impl Service {
         while let Some(Ok(command)) = incoming.next().await {
             self.clients.seen(client);
             let Some(stream) = weak.upgrade() else { return };
-            match command.command {
-                Some(Command::Settings(settings)) => {
-                    // From here on the stream belongs to the client's entry, which outlives this conversation.
-                    owner.take();
-                    match self.register(client, settings, stream.clone()).await {
-                        Ok(settings) => {
-                            let again = needs_settings_twice(&settings);
-                            let answer = TelemetryCommand {
-                                status: Some(ok()),
-                                command: Some(Command::Settings(settings)),
-                            };
-                            if stream.try_send(Ok(answer.clone())).is_err() {
-                                return;
-                            }
-                            if again {
-                                tokio::spawn(repeat(weak.clone(), answer));
-                            }
-                        }
-                        Err(refusal) => {
-                            let status = Status::invalid_argument(refusal.message);
-                            drop(stream.try_send(Err(status)));
-                            return;
-                        }
-                    }
+            // Other commands are results of what nobody here has asked for.
+            let Some(Command::Settings(settings)) = command.command else { continue };
+            // From here on the stream belongs to the client's entry, which outlives this conversation.
+            owner.take();
+            let settings = match self.register(client, settings, stream.clone()).await {
+                Ok(settings) => settings,
+                Err(refusal) => {
+                    drop(stream.try_send(Err(Status::invalid_argument(refusal.message))));
+                    return;
                 }
-                // Results of commands: nothing waits for them here.
-                Some(_) | None => {}
+            };
+            let again = needs_settings_twice(&settings);
+            let answer = TelemetryCommand { status: Some(ok()), command: Some(Command::Settings(settings)) };
+            if stream.try_send(Ok(answer.clone())).is_err() {
+                return;
+            }
+            if again {
+                tokio::spawn(repeat(weak.clone(), answer));
             }
         }
     }

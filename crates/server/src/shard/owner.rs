@@ -148,7 +148,7 @@ impl Owner {
             Request::Send { topic, messages, options, permit, reply } => {
                 match self.engine.send(&topic, &messages, options, now) {
                     Ok(Sent::Proposed(ticket)) => {
-                        self.replies.add_send(ticket, messages.len(), reply, permit)
+                        self.replies.add_send(ticket, messages.len(), reply, permit);
                     }
                     Ok(Sent::DuplicateOf(ticket)) => self.replies.add_duplicate(ticket, reply),
                     Ok(Sent::Duplicate(receipt)) => drop(reply.send(Ok(vec![receipt]))),

@@ -197,7 +197,7 @@ impl State {
         if !scope.state() {
             return Ok(());
         }
-        if let Cause::DeadLetter { group, queue, offset } = stored.cause {
+        if let Cause::DeadLetter { group, queue, offset, held: true } = stored.cause {
             self.done(group, queue, offset, effects);
         }
         if let (Some(key), Some(topic)) = (stored.dedup, self.topics.get(&stored.queue.topic))

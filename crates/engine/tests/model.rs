@@ -135,6 +135,23 @@ fn a_message_whose_dead_letter_was_refused_is_the_same_after_a_restart() {
 }
 
 #[test]
+fn a_message_popped_while_its_dead_letter_is_written_is_in_flight_also_after_a_restart() {
+    // It is handed back for the last time without having been popped, and the pop comes before that is durable.
+    let back = Op::SendBack { group: 2, topic: 0, queue: 0, offset: 1, delay_ms: None, retries: None };
+    check(&[
+        plain(0),
+        plain(0),
+        plain(0),
+        Op::Flush,
+        pop(2, 0, 1),
+        Op::Pass { ms: 1_000 },
+        Op::Flush,
+        back,
+        pop(2, 0, 1),
+    ]);
+}
+
+#[test]
 fn allowing_fewer_retries_buries_what_has_failed_that_often() {
     check(&[
         plain(0),

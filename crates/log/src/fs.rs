@@ -96,8 +96,11 @@ impl Storage for FsStorage {
 
     fn usage(&self) -> io::Result<Usage> {
         let volume = rustix::fs::fstatvfs(&self.handle)?;
-        // Available to us, not free: some blocks are reserved for the superuser.
-        Ok(Usage { total: volume.f_blocks * volume.f_frsize, free: volume.f_bavail * volume.f_frsize })
+        // Blocks that are reserved for the superuser count neither as used nor as ours: full is when nothing is left
+        // to us, as `df` has it.
+        let used = volume.f_blocks.saturating_sub(volume.f_bfree);
+        let total = used.saturating_add(volume.f_bavail);
+        Ok(Usage { total: total * volume.f_frsize, free: volume.f_bavail * volume.f_frsize })
     }
 
     fn lock(&self) -> Result<LockGuard, Error> {

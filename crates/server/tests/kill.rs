@@ -14,7 +14,7 @@ use std::{
 
 use redstart_engine::{
     Config as EngineConfig, Filter, GroupConfig, GroupName, HalfOptions, Message, MessageType, QueueId,
-    QueueOffset, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
+    QueueOffset, Retention, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::shard::{Config, PopRequest, PullRequest, Shard, ShardHandle};
@@ -38,6 +38,18 @@ fn now() -> Timestamp {
     Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
 }
 
+/// However full the disk is that the test runs on, nothing is removed or refused for that.
+fn engine() -> EngineConfig {
+    let never = 101;
+    let retention = Retention {
+        early_percent: never,
+        forced_percent: never,
+        refuse_percent: never,
+        ..Retention::default()
+    };
+    EngineConfig { retention, ..EngineConfig::default() }
+}
+
 fn open(dir: &Path) -> Shard {
     let storage = FsStorage::open(dir).unwrap();
     // Small segments and frequent checkpoints, so that a kill meets seals and checkpoints under way.
@@ -47,7 +59,7 @@ fn open(dir: &Path) -> Shard {
         ..Config::default()
     };
     let options = Options::with_segment_bytes(256 << 10);
-    Shard::open(Arc::new(storage), options, EngineConfig::default(), config).unwrap().shard
+    Shard::open(Arc::new(storage), options, engine(), config).unwrap().shard
 }
 
 /// The body tells what the id is, so that an altered message shows.

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use redstart_engine::{
     Config as EngineConfig, Filter, GroupConfig, GroupName, Message, MessageType, Popped, PullStatus,
-    QueueId, QueueOffset, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
+    QueueId, QueueOffset, Retention, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::shard::{
@@ -19,10 +19,21 @@ use redstart_server::shard::{
 };
 use tempfile::TempDir;
 
+/// However full the disk is that the test runs on, nothing is removed or refused for that.
+fn engine() -> EngineConfig {
+    let never = 101;
+    let retention = Retention {
+        early_percent: never,
+        forced_percent: never,
+        refuse_percent: never,
+        ..Retention::default()
+    };
+    EngineConfig { retention, ..EngineConfig::default() }
+}
+
 fn open(dir: &TempDir, config: Config) -> Opened {
     let storage = FsStorage::open(dir.path()).unwrap();
-    Shard::open(Arc::new(storage), Options::with_segment_bytes(1 << 20), EngineConfig::default(), config)
-        .unwrap()
+    Shard::open(Arc::new(storage), Options::with_segment_bytes(1 << 20), engine(), config).unwrap()
 }
 
 fn topic() -> TopicName {

@@ -112,27 +112,24 @@ impl Engine {
     /// A message whose dead letter was refused waits for another. Facts logged after it left it alone, and must do so
     /// when they are read back.
     fn waits_again(&self, cause: Cause) -> Option<Fact> {
-        let Cause::DeadLetter { group, queue, offset } = cause else { return None };
+        let Cause::DeadLetter { group, queue, offset, held: true } = cause else { return None };
         let flight = self.state.progress(group, queue)?.flight(offset)?;
         let (seq, visible_at) = (flight.seq, flight.visible_at);
         Some(Fact::Invisible { group, queue, offset, seq, visible_at, waiting: true })
     }
 
     fn withdraw_proposal(&mut self, decision: &Decision) {
+        self.settle(decision);
         match decision {
             Decision::Stored(stored) => {
                 if let Placement::Visible(offset) = stored.placement {
                     self.withdraw_offset(stored.queue, offset);
                 }
-                if let Some(key) = stored.dedup {
-                    self.state.dedup.withdraw(key);
-                }
-                if let Cause::DeadLetter { group, queue, offset } = stored.cause {
+                if let Cause::DeadLetter { group, queue, offset, held: true } = stored.cause {
                     self.revive(group, queue, offset);
                 }
             }
             Decision::Link(links) => {
-                self.linking &= links.is_empty();
                 for link in links.iter().rev() {
                     self.withdraw_offset(link.queue, link.offset);
                     self.state.timers.mark(link.key, TimerState::Waiting);
@@ -145,20 +142,11 @@ impl Engine {
                 }
             }
             Decision::Recall { key } => self.state.timers.mark(*key, TimerState::Waiting),
-            Decision::TopicPut { name, .. } => {
-                self.creating_topics.remove(name);
-                self.unpark();
-            }
-            Decision::GroupPut { name, .. } => {
-                self.creating_groups.remove(name);
-            }
-            Decision::TopicDelete { id } => {
-                self.deleting_topics.remove(id);
-            }
-            Decision::GroupDelete { id } => {
-                self.deleting_groups.remove(id);
-            }
-            Decision::SendBack { .. } => {}
+            Decision::TopicPut { .. }
+            | Decision::GroupPut { .. }
+            | Decision::TopicDelete { .. }
+            | Decision::GroupDelete { .. }
+            | Decision::SendBack { .. } => {}
         }
     }
 
@@ -196,7 +184,7 @@ impl Engine {
         Ok(outcomes)
     }
 
-    /// Bookkeeping of the owner alone, which replay does not need.
+    /// The decision is no longer under way: bookkeeping of the owner alone, which replay does not need.
     fn settle(&mut self, decision: &Decision) {
         match decision {
             Decision::TopicPut { name, .. } => {

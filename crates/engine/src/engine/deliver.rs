@@ -281,7 +281,7 @@ impl Engine {
         if selected.delivered.is_empty() && selected.cursors.is_empty() {
             return Ok(step);
         }
-        let seq = progress.seq;
+        let seq = progress.seq.max(self.receipts_from);
         let mut delivered = Vec::with_capacity(selected.delivered.len());
         for (mut delivery, entry) in selected.delivered {
             // A message in flight is known by its offset alone; one that has left the log meanwhile is not delivered.
@@ -299,7 +299,7 @@ impl Engine {
                 group,
                 queue: key,
                 offset: delivery.offset,
-                seq: seq.wrapping_add(delivered.len() as u32),
+                seq: seq.wrapping_add(delivered.len() as u64),
             };
             step.deliveries.push(Delivery {
                 receipt,
@@ -451,7 +451,7 @@ impl Engine {
         let Some(progress) = self.state.progress(receipt.group, receipt.queue) else {
             return Err(AckError::Unknown);
         };
-        let seq = if waiting { progress.seq } else { receipt.seq };
+        let seq = if waiting { progress.seq.max(self.receipts_from) } else { receipt.seq };
         self.record(&Fact::Invisible {
             group: receipt.group,
             queue: receipt.queue,

@@ -58,6 +58,9 @@ pub struct Engine {
     applied: Index,
     /// The latest time the engine has been told. It never goes back.
     clock: Timestamp,
+    /// Numbers of receipts made since this start begin here. What was handed out before a crash may have been lost with
+    /// it; its receipts must fit nothing that is handed out after.
+    receipts_from: u64,
     wakes: Wakes,
     /// Due messages have been proposed for their queues and are not yet durable there.
     linking: bool,
@@ -128,6 +131,10 @@ impl Engine {
     /// The clock never goes back, whatever the caller's does: order in a queue is order in time.
     fn advance(&mut self, now: Timestamp) -> Timestamp {
         self.clock = self.clock.max(now);
+        if self.receipts_from == 0 {
+            // A million deliveries in each millisecond of the last run would not reach it.
+            self.receipts_from = self.clock.0 << 20;
+        }
         self.clock
     }
 

@@ -64,6 +64,7 @@ impl Engine {
             ticket_next: 0,
             applied: recovered.checkpoint,
             clock: Timestamp(0),
+            receipts_from: 0,
             wakes: Wakes::default(),
             linking: false,
             creating_topics: HashSet::new(),

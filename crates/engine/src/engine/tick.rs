@@ -188,7 +188,10 @@ impl Engine {
         let queue = choose_queue(topic, &message, None);
         let placement = Placement::Visible(topic.queue_mut(queue).propose());
         let key = QueueKey { topic: to, queue };
-        let cause = Cause::DeadLetter { group, queue: from, offset };
+        // Only what is in flight now ends with its dead letter: a pop that comes before that is durable logs its fact
+        // behind it, and must mean the same when it is read back.
+        let held = self.state.progress(group, from).is_some_and(|progress| progress.flight(offset).is_some());
+        let cause = Cause::DeadLetter { group, queue: from, offset, held };
         let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, now);
         self.propose_stored(ticket, stored);
         if let Some(progress) = self.state.known_progress_mut(group, from) {

@@ -149,7 +149,7 @@ impl History<'_> {
                 }
             }
             Decision::Stored(stored) => {
-                if let Cause::DeadLetter { group, queue, offset } = stored.cause
+                if let Cause::DeadLetter { group, queue, offset, .. } = stored.cause
                     && self.places.contains(&(queue, offset))
                 {
                     let group = self.trace.group(group);

@@ -24,5 +24,5 @@ pub struct Receipt {
     pub group: GroupId,
     pub queue: QueueKey,
     pub offset: QueueOffset,
-    pub seq: u32,
+    pub seq: u64,
 }

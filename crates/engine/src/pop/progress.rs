@@ -14,7 +14,7 @@ pub(crate) struct Flight {
     /// Which receive attempt holds it; a client that lost the answer may ask for the same again.
     pub attempt_tag: u64,
     /// Number of its current receipt.
-    pub seq: u32,
+    pub seq: u64,
     pub lock: u32,
     /// Deliveries so far.
     pub attempt: u16,
@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     /// Only while the group consumes in order.
     pub locks: Option<Box<Locks>>,
     /// Number of the next receipt.
-    pub seq: u32,
+    pub seq: u64,
     /// The group has consumed this queue: not only others of the same topic.
     pub started: bool,
 }
@@ -140,7 +140,7 @@ impl Progress {
             let flight = Flight {
                 visible_at: fact.visible_at,
                 attempt_tag: fact.attempt_tag,
-                seq: fact.seq.wrapping_add(n as u32),
+                seq: fact.seq.wrapping_add(n as u64),
                 lock: delivered.lock,
                 attempt: delivered.attempt,
                 priority: delivered.priority,
@@ -156,7 +156,7 @@ impl Progress {
                 locks.block(blocked.lock, blocked.offset);
             }
         }
-        self.seq = fact.seq.wrapping_add(fact.delivered.len() as u32);
+        self.seq = fact.seq.wrapping_add(fact.delivered.len() as u64);
     }
 
     /// The message is done. Says whether it was in flight.
@@ -169,7 +169,7 @@ impl Progress {
         true
     }
 
-    pub fn change_invisible(&mut self, offset: QueueOffset, seq: u32, visible_at: Timestamp, waiting: bool) {
+    pub fn change_invisible(&mut self, offset: QueueOffset, seq: u64, visible_at: Timestamp, waiting: bool) {
         let Some(mut flight) = self.flights.get(&offset).copied() else { return };
         flight.visible_at = visible_at;
         flight.seq = seq;
@@ -246,13 +246,13 @@ impl Progress {
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.cursor.encode(out);
-        out.put_u32(self.seq);
+        out.put_u64(self.seq);
         out.put_u32(self.flights.len() as u32);
         for (offset, flight) in &self.flights {
             out.put_u64(offset.0);
             out.put_u64(flight.visible_at.0);
             out.put_u64(flight.attempt_tag);
-            out.put_u32(flight.seq);
+            out.put_u64(flight.seq);
             out.put_u32(flight.lock);
             out.put_u16(flight.attempt);
             out.put_u8(flight.priority);
@@ -269,13 +269,13 @@ impl Progress {
 
     pub fn decode(take: &mut Take<'_>) -> Result<Progress, Malformed> {
         let mut progress =
-            Progress { cursor: Cursor::decode(take)?, seq: take.u32()?, ..Progress::default() };
-        for _ in 0..take.count(36)? {
+            Progress { cursor: Cursor::decode(take)?, seq: take.u64()?, ..Progress::default() };
+        for _ in 0..take.count(40)? {
             let offset = QueueOffset(take.u64()?);
             let flight = Flight {
                 visible_at: Timestamp(take.u64()?),
                 attempt_tag: take.u64()?,
-                seq: take.u32()?,
+                seq: take.u64()?,
                 lock: take.u32()?,
                 attempt: take.u16()?,
                 priority: take.u8()?,

@@ -122,6 +122,15 @@ impl<S: Source> Selection<'_, S> {
         self.out.delivered.push((delivered, Some(*entry)));
     }
 
+    /// Says whether there was room.
+    fn deliver_if_room(&mut self, offset: QueueOffset, entry: &Entry) -> bool {
+        let room = self.room();
+        if room {
+            self.deliver(offset, entry);
+        }
+        room
+    }
+
     fn expired(&mut self, level: Option<u8>) {
         let progress = self.progress;
         for offset in progress.expired(self.rules.now) {
@@ -181,17 +190,7 @@ impl<S: Source> Selection<'_, S> {
 
     fn ahead(&mut self) -> Result<(), IndexError> {
         let from = self.progress.cursor.low();
-        let next = self.scan(
-            from,
-            |_| false,
-            |this, offset, entry| {
-                let room = this.room();
-                if room {
-                    this.deliver(offset, entry);
-                }
-                room
-            },
-        )?;
+        let next = self.scan(from, |_| false, Self::deliver_if_room)?;
         if next != from {
             self.out.cursors.push((0, next));
         }
@@ -206,17 +205,7 @@ impl<S: Source> Selection<'_, S> {
             let mut next = from;
             if !self.full() {
                 self.expired(Some(level));
-                next = self.scan(
-                    from,
-                    |entry| level_of(entry.priority) != level,
-                    |this, offset, entry| {
-                        let room = this.room();
-                        if room {
-                            this.deliver(offset, entry);
-                        }
-                        room
-                    },
-                )?;
+                next = self.scan(from, |entry| level_of(entry.priority) != level, Self::deliver_if_room)?;
                 moved |= next != from;
             }
             cursors.push((level, next));

@@ -98,10 +98,12 @@ pub(crate) struct Stored {
 pub(crate) enum Cause {
     Send,
     /// The message gave up its last attempt for `group`: stored in the dead-letter topic and done in its queue.
+    /// `held` says that it was in flight for the group, which ends with this.
     DeadLetter {
         group: GroupId,
         queue: QueueKey,
         offset: QueueOffset,
+        held: bool,
     },
     /// Copied forward because its segment is about to go; `id` is the position it was first stored at.
     Relocated {
@@ -352,7 +354,7 @@ impl TransactionEnd {
 fn put_cause(cause: Cause, out: &mut Vec<u8>) {
     let (kind, group, queue, value) = match cause {
         Cause::Send => (0, NO_GROUP, QueueKey::default(), 0),
-        Cause::DeadLetter { group, queue, offset } => (1, group, queue, offset.0),
+        Cause::DeadLetter { group, queue, offset, .. } => (1, group, queue, offset.0),
         Cause::Relocated { id } => (2, NO_GROUP, QueueKey::default(), id.0),
     };
     out.put_u8(kind);
@@ -363,6 +365,9 @@ fn put_cause(cause: Cause, out: &mut Vec<u8>) {
     if kind != 0 {
         out.put_u64(value);
     }
+    if let Cause::DeadLetter { held, .. } = cause {
+        out.put_u8(u8::from(held));
+    }
 }
 
 fn take_cause(take: &mut Take<'_>) -> Result<Cause, Malformed> {
@@ -372,6 +377,7 @@ fn take_cause(take: &mut Take<'_>) -> Result<Cause, Malformed> {
             group: GroupId(take.u32()?),
             queue: take_queue(take)?,
             offset: QueueOffset(take.u64()?),
+            held: take.u8()? != 0,
         },
         2 => Cause::Relocated { id: Position(take.u64()?) },
         _ => return Err(take.malformed()),

@@ -35,7 +35,7 @@ pub(crate) enum Fact {
         group: GroupId,
         queue: QueueKey,
         offset: QueueOffset,
-        seq: u32,
+        seq: u64,
         visible_at: Timestamp,
         waiting: bool,
     },
@@ -85,7 +85,7 @@ pub(crate) struct PopFact {
     pub client: String,
     pub ordered: bool,
     /// Number of the first delivery's receipt; the others follow.
-    pub seq: u32,
+    pub seq: u64,
     /// Where the cursors stand now: (priority level, next offset).
     pub cursors: Vec<(u8, QueueOffset)>,
     pub delivered: Vec<Delivered>,
@@ -122,7 +122,7 @@ impl Fact {
                     out.put_u32(group.0);
                     put_queue(*queue, out);
                     out.put_u64(offset.0);
-                    out.put_u32(*seq);
+                    out.put_u64(*seq);
                     out.put_u64(visible_at.0);
                     out.put_u8(u8::from(*waiting));
                 })
@@ -167,7 +167,7 @@ impl Fact {
                 group: GroupId(take.u32()?),
                 queue: take_queue(take)?,
                 offset: QueueOffset(take.u64()?),
-                seq: take.u32()?,
+                seq: take.u64()?,
                 visible_at: Timestamp(take.u64()?),
                 waiting: take.u8()? != 0,
             },
@@ -204,7 +204,7 @@ impl PopFact {
         out.put_u64(self.attempt_tag);
         out.put_str(&self.client);
         out.put_u8(u8::from(self.ordered));
-        out.put_u32(self.seq);
+        out.put_u64(self.seq);
         out.put_u32(self.cursors.len() as u32);
         for (level, next) in &self.cursors {
             out.put_u8(*level);
@@ -232,7 +232,7 @@ impl PopFact {
             attempt_tag: take.u64()?,
             client: take.str()?.to_owned(),
             ordered: take.u8()? != 0,
-            seq: take.u32()?,
+            seq: take.u64()?,
             cursors: (0..take.count(9)?)
                 .map(|_| Ok((take.u8()?, QueueOffset(take.u64()?))))
                 .collect::<Result<_, _>>()?,

@@ -151,7 +151,7 @@ fn pop_fact() -> impl Strategy<Value = PopFact> {
         .prop_map(|(offset, (attempt, lock, priority))| Delivered { offset, attempt, lock, priority });
     let blocked = (offset(), any::<u32>()).prop_map(|(offset, lock)| Blocked { offset, lock });
     (
-        (group(), queue(), time(), any::<u64>(), ".{0,12}", any::<(bool, u32)>()),
+        (group(), queue(), time(), any::<u64>(), ".{0,12}", any::<(bool, u64)>()),
         vec((any::<u8>(), offset()), 0..11),
         vec(delivered, 0..5),
         vec(blocked, 0..5),
@@ -189,7 +189,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             reason,
             offsets
         }),
-        (group(), queue(), offset(), any::<(u32, bool)>(), time()).prop_map(
+        (group(), queue(), offset(), any::<(u64, bool)>(), time()).prop_map(
             |(group, queue, offset, (seq, waiting), visible_at)| Fact::Invisible {
                 group,
                 queue,
@@ -245,11 +245,8 @@ fn message() -> impl Strategy<Value = Message> {
 fn cause() -> impl Strategy<Value = Cause> {
     prop_oneof![
         Just(Cause::Send),
-        (group(), queue(), offset()).prop_map(|(group, queue, offset)| Cause::DeadLetter {
-            group,
-            queue,
-            offset
-        }),
+        (group(), queue(), offset(), any::<bool>())
+            .prop_map(|(group, queue, offset, held)| Cause::DeadLetter { group, queue, offset, held }),
         position().prop_map(|id| Cause::Relocated { id }),
     ]
 }

@@ -98,7 +98,9 @@ impl Reference {
             let offset = self.push(store.topic, queue, entry);
             Visibility::Visible(QueueOffset(offset as u64))
         };
-        if let Some(dead) = store.dead {
+        if let Some(dead) = store.dead
+            && self.flight_mut(dead).is_some_and(|flight| flight.dying)
+        {
             self.finish(dead);
         }
         let alive = self.topics[store.topic].alive;

@@ -258,7 +258,8 @@ impl Reference {
             match &proposal.what {
                 What::Store(store) => {
                     self.keyed.retain(|key, _| !store.carries(key));
-                    if let Some(flight) = store.dead.and_then(|dead| self.flight_mut(dead)) {
+                    let flight = store.dead.and_then(|dead| self.flight_mut(dead));
+                    if let Some(flight) = flight.filter(|flight| flight.dying) {
                         (flight.dying, flight.waiting) = (false, true);
                     }
                 }

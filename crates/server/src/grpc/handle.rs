@@ -37,9 +37,9 @@ impl Signer {
         Ok(Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
     }
 
-    /// Layout: kind u8, group u32, topic u32, queue u32, offset u64, seq u32, signature; as hexadecimal text.
+    /// Layout: kind u8, group u32, topic u32, queue u32, offset u64, seq u64, signature; as hexadecimal text.
     pub fn receipt(&self, receipt: Receipt) -> String {
-        let mut bytes = Vec::with_capacity(25 + TAG_LEN);
+        let mut bytes = Vec::with_capacity(29 + TAG_LEN);
         bytes.push(RECEIPT);
         bytes.extend(receipt.group.0.to_be_bytes());
         bytes.extend(receipt.queue.topic.0.to_be_bytes());
@@ -50,12 +50,12 @@ impl Signer {
     }
 
     pub fn read_receipt(&self, text: &str) -> Option<Receipt> {
-        let bytes = self.verify(text, RECEIPT, 24)?;
+        let bytes = self.verify(text, RECEIPT, 28)?;
         Some(Receipt {
             group: GroupId(u32_at(&bytes, 0)?),
             queue: QueueKey { topic: TopicId(u32_at(&bytes, 4)?), queue: QueueId(u32_at(&bytes, 8)?) },
             offset: QueueOffset(u64_at(&bytes, 12)?),
-            seq: u32_at(&bytes, 20)?,
+            seq: u64_at(&bytes, 20)?,
         })
     }
 

@@ -365,9 +365,12 @@ pub fn readers_see_whole_frames_while_the_owner_appends(log: &mut dyn Log) {
                         position = frame.next;
                     }
                     Ok(None) => {
-                        // The next segment begins after the trailer; if it does, this one grows no more.
+                        // The next segment begins after the trailer: it is there once it shows the frame that
+                        // follows. That there is nothing yet says nothing, while the owner is about to append.
                         let next = Position(position.0 + 64);
-                        if reader.frame(next).is_ok() && reader.frame(position).unwrap().is_none() {
+                        if let Ok(Some(frame)) = reader.frame(next)
+                            && frame.index == Index(seen + 1)
+                        {
                             position = next;
                         }
                         std::thread::yield_now();

@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use md5::{Digest as _, Md5};
 use redstart_engine::{
     DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, FetchError, Fetched, Message, MessageType, Timestamp,
 };
@@ -140,6 +139,12 @@ pub(super) struct Envelope {
     pub invisible: Option<Duration>,
 }
 
+/// Every client checks SHA-1 and MD5 alike; processors have instructions for the former.
+fn digest(body: &[u8]) -> Digest {
+    let checksum = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, body);
+    Digest { r#type: DigestType::Sha1.into(), checksum: to_hex(checksum.as_ref()) }
+}
+
 /// A stored message as a client gets it.
 pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessage, FetchError> {
     let message_type = fetched.message_type()?;
@@ -162,7 +167,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
         tag: view.tag.map(str::to_owned),
         keys: view.keys.iter().map(|key| (*key).to_owned()).collect(),
         message_id: view.id.to_owned(),
-        body_digest: Some(Digest { r#type: DigestType::Md5.into(), checksum: to_hex(&Md5::digest(&body)) }),
+        body_digest: Some(digest(&body)),
         body_encoding: if gzip { Encoding::Gzip } else { Encoding::Identity }.into(),
         message_type: wire_type(message_type).into(),
         born_timestamp: Some(timestamp(view.born_at)),

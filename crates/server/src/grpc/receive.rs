@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_engine::{Delivery, Filter, Popped, Start, fetch};
+use redstart_engine::{Delivery, Filter, PopError, Popped, Start, fetch};
 use redstart_wire::v2::{
     Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
     receive_message_response::Content,
@@ -12,7 +12,7 @@ use super::{
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::{Clock, PopRequest, SystemClock};
+use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock};
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
@@ -66,7 +66,6 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
-        self.ensure_group(&group).await?;
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let pop = PopRequest {
             group,
@@ -81,7 +80,15 @@ impl Service {
             start: Start::Latest,
             wait: wait(poll, deadline),
         };
-        Ok((self.shard.pop(pop)?.await??, invisible))
+        let popped = match self.shard.pop(pop.clone())?.await? {
+            // Asked for first, it would cost every receive another way to the shard.
+            Err(ReceiveError::Pop(PopError::UnknownGroup { group })) => {
+                self.ensure_group(&group).await?;
+                self.shard.pop(pop)?.await??
+            }
+            popped => popped?,
+        };
+        Ok((popped, invisible))
     }
 
     /// Reads a delivered message; one that cannot be read is done with.

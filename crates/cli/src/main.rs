@@ -1,5 +1,6 @@
 //! The `redstart` binary.
 
+mod bench;
 mod check;
 mod serve;
 
@@ -18,6 +19,9 @@ struct Arguments {
 enum Command {
     /// Run the broker (the default)
     Serve(serve::Arguments),
+    /// Load a RocketMQ-compatible server and measure it
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Verify a data directory offline: frames, indexes, checkpoints
     Check {
         /// The data directory
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse_from(arguments);
     let result = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bench(command) => bench::run(&command),
         Command::Check { dir } => check::run(&dir),
     };
     match result {

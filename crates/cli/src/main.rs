@@ -8,6 +8,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+/// Requests allocate on one thread and free on another; this allocator is made for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(name = "redstart", version, about = "A message broker for RocketMQ clients in one binary")]
 struct Arguments {

@@ -9,6 +9,9 @@ from paths import INTEROP
 
 NAME = "apache"
 CONFIG = INTEROP / "apache"
+# The files that configure it, and the heap of the broker: others may set their own.
+SETTINGS = CONFIG
+HEAP = "1g"
 # The flags of the distribution's start scripts that JDK 17 needs.
 OPENS = [f"--add-{kind}=java.base/{package}=ALL-UNNAMED" for kind, package in (
     ("opens", "java.nio"), ("opens", "java.lang"), ("opens", "java.util"), ("opens", "sun.nio.ch"),
@@ -27,7 +30,7 @@ def prepare(folder):
         "grpc_port": first + 5, "proxy_remoting_port": first + 6, "data": str(folder / "data"),
     }
     for name in ("namesrv.conf", "broker.conf", "proxy.json"):
-        text = string.Template((CONFIG / name).read_text()).substitute(state)
+        text = string.Template((SETTINGS / name).read_text()).substitute(state)
         (folder / name).write_text(text)
     return state
 
@@ -54,7 +57,7 @@ def start_others(state):
 def launch_broker(state):
     folder = state["folder"]
     state["processes"]["broker"] = process.spawn(
-        java(state, "1g", "org.apache.rocketmq.proxy.ProxyStartup", "-pm", "local",
+        java(state, HEAP, "org.apache.rocketmq.proxy.ProxyStartup", "-pm", "local",
              "-bc", f"{folder}/broker.conf", "-pc", f"{folder}/proxy.json",
              "-n", f"127.0.0.1:{state['namesrv_port']}"),
         f"{folder}/proxy.log", cwd=folder)

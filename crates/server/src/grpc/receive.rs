@@ -66,7 +66,12 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
-        self.ensure_group(&group).await?;
+        let binding = self.binding(&group).await?;
+        let lite =
+            self.is_lite_receive(&client, binding.as_ref().and_then(Option::as_ref), &group, &topic)?;
+        if binding.is_none() {
+            self.ensure_group(&group).await?;
+        }
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let pop = PopRequest {
             group,
@@ -81,7 +86,8 @@ impl Service {
             start: Start::Latest,
             wait: wait(poll, deadline),
         };
-        Ok((self.shard.pop(pop)?.await??, invisible))
+        let popped = if lite { self.shard.pop_lite(pop)? } else { self.shard.pop(pop)? };
+        Ok((popped.await??, invisible))
     }
 
     /// Reads a delivered message; one that cannot be read is done with.

@@ -1,5 +1,7 @@
-"""Apache RocketMQ: a name server, and a proxy in local mode, which runs the broker inside itself."""
+"""Apache RocketMQ: a name server, and a proxy in local mode, which runs the broker inside itself. With
+INTEROP_APACHE_MODE=cluster the broker is a process of its own: only then does the proxy know lite topics."""
 
+import os
 import string
 
 import net
@@ -8,6 +10,7 @@ import tools
 from paths import INTEROP
 
 NAME = "apache"
+MODE = os.environ.get("INTEROP_APACHE_MODE", "local")
 CONFIG = INTEROP / "apache"
 # The files that configure it, and the heap of the broker: others may set their own.
 SETTINGS = CONFIG
@@ -27,7 +30,7 @@ def prepare(folder):
     first = net.free_block(7)
     state = {
         "namesrv_port": first, "broker_port": first + 3, "ha_port": first + 4,
-        "grpc_port": first + 5, "proxy_remoting_port": first + 6, "data": str(folder / "data"),
+        "grpc_port": first + 5, "proxy_remoting_port": first + 6, "data": str(folder / "data"), "mode": MODE,
     }
     for name in ("namesrv.conf", "broker.conf", "proxy.json"):
         text = string.Template((SETTINGS / name).read_text()).substitute(state)
@@ -56,19 +59,27 @@ def start_others(state):
 
 def launch_broker(state):
     folder = state["folder"]
-    state["processes"]["broker"] = process.spawn(
-        java(state, HEAP, "org.apache.rocketmq.proxy.ProxyStartup", "-pm", "local",
-             "-bc", f"{folder}/broker.conf", "-pc", f"{folder}/proxy.json",
-             "-n", f"127.0.0.1:{state['namesrv_port']}"),
+    proxy, own = "broker", ["-bc", f"{folder}/broker.conf"]
+    if state["mode"] == "cluster":
+        proxy, own = "proxy", []
+        state["processes"]["broker"] = process.spawn(
+            java(state, HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", f"{folder}/broker.conf"),
+            f"{folder}/broker.log", cwd=folder)
+    state["processes"][proxy] = process.spawn(
+        java(state, HEAP, "org.apache.rocketmq.proxy.ProxyStartup", "-pm", state["mode"], *own,
+             "-pc", f"{folder}/proxy.json", "-n", f"127.0.0.1:{state['namesrv_port']}"),
         f"{folder}/proxy.log", cwd=folder)
 
 
 def await_broker(state):
-    for port in ("broker_port", "grpc_port"):
-        net.wait_open(state[port], state["processes"]["broker"])
+    processes = state["processes"]
+    net.wait_open(state["broker_port"], processes["broker"])
+    net.wait_open(state["grpc_port"], processes.get("proxy", processes["broker"]))
 
 
 def stop_broker(state, how):
     """Always asks politely: Apache keeps acknowledgements in memory and loses them when it is killed."""
     del how
-    process.stop(state["processes"]["broker"])
+    for name in ("proxy", "broker"):
+        if name in state["processes"]:
+            process.stop(state["processes"][name])

@@ -4,6 +4,8 @@ import * as filters from './scenarios/filters.mjs';
 import * as fifo from './scenarios/fifo.mjs';
 import * as delay from './scenarios/delay.mjs';
 import * as transactions from './scenarios/transactions.mjs';
+import * as lite from './scenarios/lite.mjs';
+import * as priorities from './scenarios/priorities.mjs';
 import * as push from './scenarios/push.mjs';
 import * as simple from './scenarios/simple.mjs';
 import * as sharing from './scenarios/sharing.mjs';
@@ -27,6 +29,9 @@ const scenarios = [
   { name: 'simple-no-ack', run: simple.noAck, limit: seconds(60) },
   { name: 'change-invisible', run: simple.changeInvisible, limit: seconds(75) },
   { name: 'stale-handle', run: simple.staleHandle, limit: seconds(60) },
+  { name: 'priority', run: priorities.order, limit: seconds(60) },
+  { name: 'lite', run: lite.push, limit: seconds(180) },
+  { name: 'lite-simple', run: () => skip('lite topics are for push consumers') },
   { name: 'share-queue', run: sharing.shareQueue, limit: seconds(60) },
   { name: 'batch-send', run: () => skip('a send takes one message') },
   { name: 'type-mismatch', run: refusals.typeMismatch, limit: seconds(60) },

@@ -6,8 +6,8 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from rocketmq import (ClientConfiguration, Credentials, FilterExpression, Message, MessageListener, Producer,
-                      PushConsumer, SimpleConsumer)
+from rocketmq import (ClientConfiguration, Credentials, FilterExpression, LitePushConsumer, LiteSimpleConsumer, Message,
+                      MessageListener, Producer, PushConsumer, SimpleConsumer)
 
 SERVER = os.environ.get("INTEROP_SERVER", "redstart")
 ENDPOINT = os.environ.get("INTEROP_ENDPOINT", "127.0.0.1:8081")
@@ -62,6 +62,13 @@ class Clients:
         subscription = {self.topic: FilterExpression(self.tag)}
         return self._start(
             PushConsumer(configuration(), self.group, Listener(consume), subscription, tls_enable=False))
+
+    def lite_push_consumer(self, consume):
+        return self._start(
+            LitePushConsumer(configuration(), self.group, self.topic, Listener(consume), tls_enable=False))
+
+    def lite_simple_consumer(self):
+        return self._start(LiteSimpleConsumer(self.topic, configuration(), self.group, POLL_S, tls_enable=False))
 
     def await_server(self):
         """After a restart Apache takes connections before its name server knows the topics again, and then keeps the

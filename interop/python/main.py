@@ -4,7 +4,8 @@ import os
 import sys
 
 from harness import Scenario, run_scenarios, skip
-from scenarios import delay, fifo, filters, messages, push, refusals, sharing, simple, transactions
+from scenarios import (delay, fifo, filters, lite, messages, priorities, push, refusals, sharing, simple,
+                       transactions)
 
 
 def no_batch(_):
@@ -31,6 +32,9 @@ SCENARIOS = [
     Scenario("simple-no-ack", simple.no_ack),
     Scenario("change-invisible", simple.change_invisible, limit_s=75),
     Scenario("stale-handle", simple.stale_handle),
+    Scenario("priority", priorities.order),
+    Scenario("lite", lite.push, limit_s=180),
+    Scenario("lite-simple", lite.simple, limit_s=120),
     Scenario("share-queue", sharing.share_queue),
     Scenario("batch-send", no_batch),
     Scenario("type-mismatch", refusals.type_mismatch),

@@ -1,7 +1,7 @@
 //! The derived state as one blob, so that a start replays only what came after it.
 //!
-//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses. Queue entries and
-//! timers are not in it: they come from the segments' indexes.
+//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses, from version 2 on
+//! lite topics. Queue entries and timers are not in it: they come from the segments' indexes.
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +13,7 @@ use crate::{
     codec::{Malformed, Put, Take},
     dedup::DedupKeys,
     group::Group,
+    lite::Lites,
     pop::Progress,
     queue::Queue,
     state::{State, Subscription},
@@ -21,7 +22,9 @@ use crate::{
     transaction::Transactions,
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without lite topics, which did not exist.
+const VERSION_BEFORE_LITES: u8 = 1;
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
@@ -38,12 +41,14 @@ impl State {
             out.put_u64(segment.0);
             out.put_u64(at.0);
         }
+        self.lites.encode(&mut out);
         out
     }
 
     pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
         let mut take = Take::new(bytes, "checkpoint");
-        if take.u8()? != VERSION {
+        let version = take.u8()?;
+        if !(VERSION_BEFORE_LITES..=VERSION).contains(&version) {
             return Err(take.malformed());
         }
         let mut state = State::default();
@@ -55,6 +60,9 @@ impl State {
         state.dedup = DedupKeys::decode(&mut take)?;
         for _ in 0..take.count(16)? {
             state.last_use.insert(SegmentId(take.u64()?), Timestamp(take.u64()?));
+        }
+        if version > VERSION_BEFORE_LITES {
+            state.lites = Lites::decode(&mut take, |id| state.topics.get(&id).map(|topic| &topic.name))?;
         }
         take.end()?;
         state.restore_last_chances(None);
@@ -81,7 +89,7 @@ impl State {
         self.topic_next = take.u32()?;
         for _ in 0..take.count(20)? {
             let id = TopicId(take.u32()?);
-            let name = TopicName::new(take.str()?).map_err(|_| take.malformed())?;
+            let name = TopicName::stored(take.str()?).map_err(|_| take.malformed())?;
             let mut topic = Topic::new(id, name.clone(), TopicConfig::decode(take)?);
             for _ in 0..take.count(8)? {
                 topic.queues.push(Queue::restored(QueueOffset(take.u64()?)));

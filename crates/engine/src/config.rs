@@ -31,6 +31,8 @@ pub struct Limits {
     pub delay_max: Duration,
     pub queues_max: u32,
     pub topics_max: usize,
+    /// Lite topics of all parents together; they count as topics, too.
+    pub lite_topics_max: usize,
     pub groups_max: usize,
     pub receive_batch_max: usize,
     pub invisible_max: Duration,
@@ -101,6 +103,7 @@ impl Default for Limits {
             delay_max: Duration::from_secs(40 * DAY),
             queues_max: 1024,
             topics_max: 1_000_000,
+            lite_topics_max: 100_000,
             groups_max: 1_000_000,
             receive_batch_max: 32,
             invisible_max: Duration::from_secs(12 * 3600),

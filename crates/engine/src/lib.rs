@@ -12,6 +12,7 @@ mod entry;
 pub mod filter;
 mod group;
 mod index;
+mod lite;
 mod message;
 mod name;
 #[cfg(feature = "planted")]
@@ -32,8 +33,10 @@ pub use entry::Entry;
 pub use filter::Filter;
 pub use group::{GroupConfig, InvalidConfig as InvalidGroupConfig, RetryPolicy};
 pub use index::IndexError;
-pub use message::{DEDUP_KEY, Invalid as InvalidMessage, Message, MessageView, group_hash};
-pub use name::{DLQ_PREFIX, Error as NameError, GroupName, RETRY_PREFIX, TopicName};
+pub use message::{DEDUP_KEY, Invalid as InvalidMessage, LITE_TOPIC, Message, MessageView, group_hash};
+pub use name::{
+    DLQ_PREFIX, Error as NameError, GroupName, LITE_TOPIC_LEN_MAX, LiteName, RETRY_PREFIX, TopicName,
+};
 #[cfg(feature = "planted")]
 pub use planted::Planted;
 pub use pop::Receipt;

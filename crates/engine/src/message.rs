@@ -12,6 +12,8 @@ use crate::{
 
 /// Property by which a producer asks for deduplication.
 pub const DEDUP_KEY: &str = "DEDUP_KEY";
+/// Property that holds the name of the lite topic a message belongs to.
+pub const LITE_TOPIC: &str = "__LITE_TOPIC";
 
 /// What a producer sends. Immutable once stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub enum Invalid {
     BatchMixed { index: usize, found: MessageType, first: MessageType },
     #[error("a batch cannot hold {found} messages")]
     BatchType { found: MessageType },
+    #[error("message {index} of the batch is of another lite topic than the first one: a batch has one")]
+    BatchLiteTopics { index: usize },
 }
 
 const ID_BYTES_MAX: usize = 255;
@@ -86,6 +90,10 @@ impl Message {
         self.properties.iter().find(|(name, _)| name == DEDUP_KEY).map(|(_, value)| value.as_str())
     }
 
+    pub fn lite_topic(&self) -> Option<&str> {
+        self.properties.iter().find(|(name, _)| name == LITE_TOPIC).map(|(_, value)| value.as_str())
+    }
+
     /// The type by the message's own attributes; the first that fits wins.
     pub fn message_type(&self, half: bool) -> MessageType {
         if half {
@@ -96,6 +104,8 @@ impl Message {
             MessageType::Fifo
         } else if self.priority.is_some() {
             MessageType::Priority
+        } else if self.lite_topic().is_some() {
+            MessageType::Lite
         } else {
             MessageType::Normal
         }

@@ -6,9 +6,14 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 pub const TOPIC_LEN_MAX: usize = 127;
 pub const GROUP_LEN_MAX: usize = 120;
 pub const SYSTEM_TOPIC_LEN_MAX: usize = 255;
+pub const LITE_TOPIC_LEN_MAX: usize = 64;
 
 pub const RETRY_PREFIX: &str = "%RETRY%";
 pub const DLQ_PREFIX: &str = "%DLQ%";
+/// Names of lite topics as the engine knows them: prefix, parent, separator, own name. The separator is no character of
+/// a name, so no user can type one, and its two parts can be told apart.
+const LITE_PREFIX: &str = "%LMQ%$";
+const LITE_SEPARATOR: char = '$';
 
 /// Topics that exist for the broker itself. Users can neither create nor send to them.
 const RESERVED_TOPICS: &[&str] = &[
@@ -22,7 +27,7 @@ const RESERVED_TOPICS: &[&str] = &[
     "TRANS_CHECK_MAX_TIME_TOPIC",
     "RMQ_SYS_TRACE_TOPIC",
 ];
-const RESERVED_TOPIC_PREFIXES: &[&str] = &["rmq_sys_", RETRY_PREFIX, DLQ_PREFIX, "rocketmq-broker-"];
+const RESERVED_TOPIC_PREFIXES: &[&str] = &["rmq_sys_", RETRY_PREFIX, DLQ_PREFIX, "%LMQ%", "rocketmq-broker-"];
 
 const RESERVED_GROUPS: &[&str] = &[
     "DEFAULT_CONSUMER",
@@ -52,6 +57,10 @@ pub enum Error {
         "the {what} name {name:?} has the character {bad:?} at byte {at}; letters, digits, '%', '|', '_' and '-' are allowed"
     )]
     Character { what: &'static str, name: String, bad: char, at: usize },
+    #[error(
+        "the lite topic name {name:?} has the character {bad:?} at byte {at}; letters, digits, '_' and '-' are allowed"
+    )]
+    LiteCharacter { name: String, bad: char, at: usize },
     #[error("the {what} name {name:?} is reserved for the broker")]
     Reserved { what: &'static str, name: String },
 }
@@ -64,11 +73,47 @@ pub struct TopicName(Arc<str>);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupName(Arc<str>);
 
+/// The name of a lite topic within its parent. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LiteName(Arc<str>);
+
+impl LiteName {
+    pub fn new(name: &str) -> Result<LiteName, Error> {
+        check_length("lite topic", name, LITE_TOPIC_LEN_MAX)?;
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        match name.char_indices().find(|(_, c)| !allowed(*c)) {
+            Some((at, bad)) => Err(Error::LiteCharacter { name: name.to_owned(), bad, at }),
+            None => Ok(LiteName(name.into())),
+        }
+    }
+}
+
 impl TopicName {
     pub fn new(name: &str) -> Result<TopicName, Error> {
         let limit = if is_prefixed(name) { SYSTEM_TOPIC_LEN_MAX } else { TOPIC_LEN_MAX };
         check("topic", name, limit)?;
         Ok(TopicName(name.into()))
+    }
+
+    /// The topic that stands for a lite topic.
+    pub fn lite(parent: &TopicName, lite: &LiteName) -> TopicName {
+        TopicName(format!("{LITE_PREFIX}{parent}{LITE_SEPARATOR}{lite}").into())
+    }
+
+    /// The parent and the own name of a lite topic; `None` for every other topic.
+    pub fn lite_parts(&self) -> Option<(TopicName, LiteName)> {
+        let (parent, lite) = self.0.strip_prefix(LITE_PREFIX)?.rsplit_once(LITE_SEPARATOR)?;
+        Some((TopicName::new(parent).ok()?, LiteName::new(lite).ok()?))
+    }
+
+    pub fn is_lite(&self) -> bool {
+        self.0.starts_with(LITE_PREFIX)
+    }
+
+    /// A name as it was stored: also that of a lite topic.
+    pub(crate) fn stored(name: &str) -> Result<TopicName, Error> {
+        let lite = TopicName(name.into());
+        if lite.lite_parts().is_some() { Ok(lite) } else { TopicName::new(name) }
     }
 
     pub fn is_reserved(&self) -> bool {
@@ -128,13 +173,18 @@ fn is_reserved(name: &str, names: &[&str], prefixes: &[&str]) -> bool {
     names.contains(&name) || prefixes.iter().any(|p| name.starts_with(p))
 }
 
-fn check(what: &'static str, name: &str, limit: usize) -> Result<(), Error> {
+fn check_length(what: &'static str, name: &str, limit: usize) -> Result<(), Error> {
     if name.is_empty() {
         return Err(Error::Empty { what });
     }
     if name.len() > limit {
         return Err(Error::TooLong { what, len: name.len(), limit });
     }
+    Ok(())
+}
+
+fn check(what: &'static str, name: &str, limit: usize) -> Result<(), Error> {
+    check_length(what, name, limit)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '|' | '_' | '-');
     if let Some((at, bad)) = name.char_indices().find(|(_, c)| !allowed(*c)) {
         return Err(Error::Character { what, name: name.to_owned(), bad, at });
@@ -159,7 +209,7 @@ macro_rules! name_traits {
     )*};
 }
 
-name_traits!(TopicName, GroupName);
+name_traits!(TopicName, GroupName, LiteName);
 
 #[cfg(test)]
 mod tests {
@@ -179,6 +229,28 @@ mod tests {
             TopicName::new("ab/c"),
             Err(Error::Character { what: "topic", name: "ab/c".into(), bad: '/', at: 2 })
         );
+    }
+
+    #[test]
+    fn a_lite_topic_is_told_by_its_name_and_nobody_can_type_one() {
+        let long = "x".repeat(LITE_TOPIC_LEN_MAX);
+        for (parent, lite) in [("p", "l"), ("a%b|c", "A_b-9"), (&"p".repeat(TOPIC_LEN_MAX), &long)] {
+            let (parent, lite) = (TopicName::new(parent).unwrap(), LiteName::new(lite).unwrap());
+            let whole = TopicName::lite(&parent, &lite);
+            assert_eq!(whole.lite_parts(), Some((parent, lite)));
+            assert!(whole.is_reserved());
+            assert!(TopicName::new(whole.as_str()).is_err(), "{whole}");
+            assert_eq!(TopicName::stored(whole.as_str()), Ok(whole));
+        }
+        for bad in ["", "a b", "a$b", "a%", "a|b", "é", &"x".repeat(LITE_TOPIC_LEN_MAX + 1)] {
+            assert!(LiteName::new(bad).is_err(), "{bad:?}");
+        }
+        for other in ["p", "%DLQ%g", "%LMQ%", "%LMQ%x"] {
+            assert_eq!(TopicName::new(other).unwrap().lite_parts(), None, "{other}");
+        }
+        for broken in ["%LMQ%$p", "%LMQ%$$l", "%LMQ%$p$", "%LMQ%$p$a$b"] {
+            assert!(TopicName::stored(broken).is_err(), "{broken}");
+        }
     }
 
     #[test]

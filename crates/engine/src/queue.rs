@@ -43,6 +43,11 @@ impl Queue {
         self.runs.is_empty()
     }
 
+    /// Nothing has been proposed that is not visible yet.
+    pub fn is_settled(&self) -> bool {
+        self.proposed == self.end
+    }
+
     pub fn propose(&mut self) -> QueueOffset {
         let offset = self.proposed;
         self.proposed = offset.next();

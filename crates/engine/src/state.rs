@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use redstart_log::{Position, SegmentId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Entry, GroupId, GroupName, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
@@ -11,6 +11,7 @@ use crate::{
     dedup::{DedupKeys, First},
     group::Group,
     index::Indexes,
+    lite::Lites,
     pop::Progress,
     record::{Cause, Decision, Fact, Link, Placement, Stored, TransactionEnd},
     timer::{Timer, TimerKey, Timers},
@@ -43,6 +44,7 @@ pub(crate) struct State {
     pub last_chances: BTreeSet<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     /// When a message last became visible whose body lies in an older segment than its entry.
     pub last_use: BTreeMap<SegmentId, Timestamp>,
+    pub lites: Lites,
 }
 
 /// The frame a record came in.
@@ -142,7 +144,9 @@ impl State {
                 }
             }
             _ if !scope.state() => {}
-            Decision::TopicPut { id, name, config } => self.put_topic(*id, name, config.clone()),
+            Decision::TopicPut { id, name, config } => {
+                self.put_topic(*id, name, config.clone(), frame.timestamp);
+            }
             Decision::TopicDelete { id } => self.delete_topic(*id),
             Decision::GroupPut { id, name, config } => {
                 self.group_next = self.group_next.max(id.0 + 1);
@@ -309,6 +313,7 @@ impl State {
                 return Err(OffsetGap { queue: key, found: offset, expected: queue.end() });
             }
             queue.grow(frame.segment);
+            self.lites.touch(key.topic, entry.stored_at);
             effects.grown.push(key);
         }
         indexes.live_mut(frame.segment).push(key, offset, entry);
@@ -335,7 +340,8 @@ impl State {
         }
     }
 
-    fn put_topic(&mut self, id: TopicId, name: &TopicName, config: crate::TopicConfig) {
+    fn put_topic(&mut self, id: TopicId, name: &TopicName, config: crate::TopicConfig, at: Timestamp) {
+        self.lites.add(id, name, at);
         self.topic_next = self.topic_next.max(id.0 + 1);
         self.topic_names.insert(name.clone(), id);
         match self.topics.get_mut(&id) {
@@ -346,11 +352,27 @@ impl State {
         }
     }
 
+    /// Its lite topics go with it.
     fn delete_topic(&mut self, id: TopicId) {
-        if let Some(topic) = self.topics.remove(&id) {
-            self.topic_names.remove(&topic.name);
+        let Some(name) = self.topics.get(&id).map(|topic| &topic.name) else { return };
+        let mut gone: FxHashSet<TopicId> = self.lites.children(name).into_iter().collect();
+        gone.insert(id);
+        for id in &gone {
+            self.lites.remove(*id);
+            if let Some(topic) = self.topics.remove(id) {
+                self.topic_names.remove(&topic.name);
+            }
         }
-        self.subscriptions.retain(|(_, topic), _| *topic != id);
+        // Of many lite topics one goes after the other: looking at every subscription each time would take long.
+        if gone.len().saturating_mul(self.groups.len()) < self.subscriptions.len() {
+            for group in self.groups.keys() {
+                for id in &gone {
+                    self.subscriptions.remove(&(*group, *id));
+                }
+            }
+        } else {
+            self.subscriptions.retain(|(_, topic), _| !gone.contains(topic));
+        }
     }
 
     fn delete_group(&mut self, id: GroupId) {
@@ -375,8 +397,11 @@ impl State {
                     self.done(*group, *queue, *offset, effects);
                 }
             }
-            Fact::Invisible { group, queue, offset, seq, visible_at, waiting } => {
+            Fact::Invisible { group, queue, offset, seq, visible_at, waiting, suspended } => {
                 if let Some(progress) = self.progress_mut(*group, *queue) {
+                    if *suspended {
+                        progress.forgive(*offset);
+                    }
                     progress.change_invisible(*offset, *seq, *visible_at, *waiting);
                     self.note_last_chances(*group, *queue, &[*offset]);
                     effects.released.push((*group, queue.topic));

@@ -21,22 +21,25 @@ pub enum MessageType {
     /// Takes all of the above.
     Mixed = 4,
     Priority = 5,
+    /// The parent of lite topics, and their messages.
+    Lite = 6,
 }
 
 impl MessageType {
-    const ALL: [(MessageType, &'static str); 6] = [
+    const ALL: [(MessageType, &'static str); 7] = [
         (MessageType::Normal, "NORMAL"),
         (MessageType::Fifo, "FIFO"),
         (MessageType::Delay, "DELAY"),
         (MessageType::Transaction, "TRANSACTION"),
         (MessageType::Mixed, "MIXED"),
         (MessageType::Priority, "PRIORITY"),
+        (MessageType::Lite, "LITE"),
     ];
 
     /// Whether a topic of this type takes a message of that type.
     pub fn takes(self, message: MessageType) -> bool {
         match self {
-            MessageType::Mixed => message != MessageType::Priority,
+            MessageType::Mixed => !matches!(message, MessageType::Priority | MessageType::Lite),
             // A message without a priority has the lowest.
             MessageType::Priority => matches!(message, MessageType::Priority | MessageType::Normal),
             _ => self == message,
@@ -56,7 +59,7 @@ impl fmt::Display for MessageType {
 
 /// The text names no message type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no message type; there are NORMAL, FIFO, DELAY, TRANSACTION, MIXED and PRIORITY")]
+#[error("{0:?} is no message type; there are NORMAL, FIFO, DELAY, TRANSACTION, MIXED, PRIORITY and LITE")]
 pub struct UnknownMessageType(pub String);
 
 impl FromStr for MessageType {

@@ -206,7 +206,7 @@ fn the_same_attempt_gets_the_same_messages_again() {
 }
 
 #[test]
-fn a_higher_priority_overtakes_and_keeps_its_rank_when_retried() {
+fn a_higher_priority_overtakes_and_what_failed_comes_after_what_is_new() {
     let mut broker = broker(MessageType::Priority, GroupConfig::default());
     for (id, priority) in [("low1", 0), ("high1", 9), ("mid", 5), ("high2", 9), ("low2", 0)] {
         broker.send("t", Message { priority: Some(priority), ..message(id) });
@@ -214,7 +214,25 @@ fn a_higher_priority_overtakes_and_keeps_its_rank_when_retried() {
     let got = broker.pop("g", "t", 2, secs(10));
     assert_eq!(ids(&got), ["high1", "high2"]);
     broker.pass(secs(10));
-    assert_eq!(broker.ids("g", "t"), ["high1", "high2", "mid", "low1", "low2"]);
+    assert_eq!(broker.ids("g", "t"), ["mid", "low1", "low2", "high1", "high2"]);
+}
+
+#[test]
+fn a_priority_counts_in_the_whole_topic_and_not_queue_by_queue() {
+    let mut broker = Broker::default();
+    let config = TopicConfig { read_queues: 4, write_queues: 4, ..one_queue(MessageType::Priority) };
+    broker.create_topic("t", config);
+    broker.create_group("g", GroupConfig::default());
+    for n in 0..12 {
+        // 7 and 5 share the highest queue and still count as two.
+        let priority = [None, Some(1), Some(7), Some(5)][n % 4];
+        broker.send("t", Message { priority, ..message(&format!("{}-{n}", priority.unwrap_or(0))) });
+    }
+    let mut levels = Vec::new();
+    while let [first, ..] = &broker.pop("g", "t", 2, secs(60))[..] {
+        levels.push(first.id.split('-').next().unwrap().to_owned());
+    }
+    assert_eq!(levels, ["7", "7", "5", "1", "1", "0"]);
 }
 
 #[test]

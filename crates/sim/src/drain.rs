@@ -46,7 +46,7 @@ impl World {
     fn subscriptions(&mut self) -> Vec<(redstart_engine::GroupView, redstart_engine::TopicView)> {
         let mut all = Vec::new();
         for group in self.engine().group_names() {
-            for topic in self.engine().topics_of(&group) {
+            for topic in self.topics_of(&group) {
                 all.extend(self.engine().group(&group).zip(self.engine().topic(&topic)));
             }
         }
@@ -82,7 +82,7 @@ impl World {
 
     fn check_all(&mut self) -> Checked {
         let mut topics: BTreeSet<TopicId> = BTreeSet::new();
-        for name in self.engine().topic_names() {
+        for name in self.topics() {
             topics.extend(self.engine().topic(&name).map(|view| view.id));
         }
         loss::check_stored(&self.model, &topics)?;

@@ -152,6 +152,7 @@ impl World {
             let Some(name) = engine
                 .topic_names()
                 .into_iter()
+                .chain(engine.lite_topic_names())
                 .find(|name| engine.topic(name).is_some_and(|view| view.id == key.topic))
             else {
                 continue;

@@ -7,6 +7,7 @@ use redstart_engine::{
 use redstart_log::{Position, ReadError};
 
 use crate::{
+    ops::lite::public_name,
     oracle::{
         Checked, Violation, content, dead_letters, ensure,
         model::{Fate, Seen},
@@ -30,9 +31,12 @@ impl World {
     pub fn observe(&mut self, depth: Depth) -> Checked {
         let segments = self.engine().log().segments();
         self.model.log_start = Position(segments.first().map_or(0, |segment| segment.id.0));
-        for name in self.engine().topic_names() {
+        for name in self.topics() {
             let Some(view) = self.engine().topic(&name) else { continue };
-            self.model.topic_names.insert(view.id, name.to_string());
+            self.model.topic_names.insert(view.id, public_name(&name).to_string());
+            if name.is_lite() {
+                self.model.lites.insert(view.id);
+            }
             // A queue that is listed no longer has been emptied.
             let known = self.model.queues.iter().filter(|(key, _)| key.topic == view.id);
             let gone: Vec<_> = known.filter(|(key, _)| key.queue.0 as usize >= view.queues.len()).collect();
@@ -190,7 +194,7 @@ impl World {
         if !self.index_damaged {
             lines.push(format!("deadline {:?}", self.engine().next_deadline()));
         }
-        let topics = self.engine().topic_names();
+        let topics = self.topics();
         for name in &topics {
             let Some(view) = self.engine().topic(name) else { continue };
             for (queue, min, end) in &view.queues {
@@ -200,7 +204,7 @@ impl World {
         }
         for group in self.engine().group_names() {
             lines.push(format!("group {:?}", self.engine().group(&group)));
-            for name in self.engine().topics_of(&group) {
+            for name in self.topics_of(&group) {
                 let progress = self.engine().progress(&group, &name);
                 let progress = progress.map_err(|error| Violation::new(READABLE, error.to_string()))?;
                 lines.push(format!("progress {group} {name} {progress:?}"));

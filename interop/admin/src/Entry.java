@@ -23,6 +23,9 @@ record Entry(String kind, String name, Map<String, String> settings) {
         int queues = Integer.parseInt(settings.getOrDefault("queues", "4"));
         TopicConfig config = new TopicConfig(name, queues, queues);
         config.getAttributes().put("+message.type", settings.getOrDefault("type", "NORMAL"));
+        if (settings.containsKey("expiration")) {
+            config.getAttributes().put("+lite.topic.expiration", settings.get("expiration"));
+        }
         return config;
     }
 
@@ -31,6 +34,9 @@ record Entry(String kind, String name, Map<String, String> settings) {
         config.setGroupName(name);
         config.setConsumeMessageOrderly(Boolean.parseBoolean(settings.get("order")));
         config.setRetryMaxTimes(Integer.parseInt(settings.getOrDefault("retries", "16")));
+        if (settings.containsKey("bind")) {
+            config.getAttributes().put("+lite.bind.topic", settings.get("bind"));
+        }
         if (settings.containsKey("steps")) {
             long[] steps = Arrays.stream(settings.get("steps").split(",")).mapToLong(Long::parseLong).toArray();
             GroupRetryPolicy policy = new GroupRetryPolicy();

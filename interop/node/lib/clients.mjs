@@ -5,7 +5,7 @@ import rocketmq from 'rocketmq-client-nodejs';
 
 import { sleep } from './harness.mjs';
 
-const { Producer, SimpleConsumer, PushConsumer } = rocketmq;
+const { LitePushConsumerImpl, Producer, SimpleConsumer, PushConsumer } = rocketmq;
 
 export const SERVER = process.env.INTEROP_SERVER ?? 'redstart';
 const ENDPOINT = process.env.INTEROP_ENDPOINT ?? '127.0.0.1:8081';
@@ -57,6 +57,17 @@ export class Clients {
       ...this.#options(),
       consumerGroup: this.group,
       subscriptions: new Map([[this.topic, this.tag]]),
+      messageListener: { consume },
+    });
+    await this.#start(consumer);
+    return consumer;
+  }
+
+  async litePushConsumer(consume) {
+    const consumer = new LitePushConsumerImpl({
+      ...this.#options(),
+      consumerGroup: this.group,
+      bindTopic: this.topic,
       messageListener: { consume },
     });
     await this.#start(consumer);

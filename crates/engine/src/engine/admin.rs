@@ -149,6 +149,10 @@ impl Engine {
         })
     }
 
+    pub fn group_config(&self, name: &GroupName) -> Option<&GroupConfig> {
+        self.state.group_by_name(name).map(|group| &group.config)
+    }
+
     pub fn group(&self, name: &GroupName) -> Option<GroupView> {
         self.state.group_by_name(name).map(|group| GroupView {
             id: group.id,
@@ -157,9 +161,18 @@ impl Engine {
         })
     }
 
-    /// All topic names, sorted.
+    /// All topic names but those of lite topics, sorted.
     pub fn topic_names(&self) -> Vec<TopicName> {
-        let mut names: Vec<_> = self.state.topic_names.keys().cloned().collect();
+        let mut names: Vec<_> =
+            self.state.topic_names.keys().filter(|name| !name.is_lite()).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// All lite topics, as the engine names them, sorted.
+    pub fn lite_topic_names(&self) -> Vec<TopicName> {
+        let mut names: Vec<_> =
+            self.state.topic_names.keys().filter(|name| name.is_lite()).cloned().collect();
         names.sort_unstable();
         names
     }
@@ -185,7 +198,7 @@ impl Engine {
         names
     }
 
-    /// The topics that a group has consumed, sorted.
+    /// The topics that a group has consumed, without lite topics, sorted.
     pub fn topics_of(&self, group: &GroupName) -> Vec<TopicName> {
         let Some(id) = self.state.group_names.get(group) else { return Vec::new() };
         let mut names: Vec<_> = self
@@ -193,7 +206,7 @@ impl Engine {
             .subscriptions
             .keys()
             .filter(|(group, _)| group == id)
-            .filter_map(|(_, topic)| self.topic_name(*topic).cloned())
+            .filter_map(|(_, topic)| self.topic_name(*topic).filter(|name| !name.is_lite()).cloned())
             .collect();
         names.sort_unstable();
         names

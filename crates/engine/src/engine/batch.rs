@@ -115,7 +115,7 @@ impl Engine {
         let Cause::DeadLetter { group, queue, offset, held: true } = cause else { return None };
         let flight = self.state.progress(group, queue)?.flight(offset)?;
         let (seq, visible_at) = (flight.seq, flight.visible_at);
-        Some(Fact::Invisible { group, queue, offset, seq, visible_at, waiting: true })
+        Some(Fact::Invisible { group, queue, offset, seq, visible_at, waiting: true, suspended: false })
     }
 
     fn withdraw_proposal(&mut self, decision: &Decision) {

@@ -8,7 +8,7 @@ use crate::{
     TopicName,
     filter::Verdict,
     index::{Chunk, IndexError, Indexes},
-    pop::{Budget, FlightState, Passes, Rules, Source, in_delivery_order, select},
+    pop::{Budget, FlightState, Part, Passes, Rules, Source, in_delivery_order, select},
     queue::Queue,
     record::{AckReason, Fact, FetchError, PopFact, fetch},
     topic::MessageType,
@@ -100,14 +100,19 @@ impl Engine {
         let now = self.advance(now);
         let (group, topic) = self.check_pop(pop)?;
         self.subscribe(group, topic, pop.start)?;
-        let rules = self.rules(pop, group, topic, now);
+        let mut rules = self.rules(pop, group, topic, now);
         let visible_at = now.after(pop.invisible);
         let limits = &self.config.limits;
         let mut budget =
             Budget { messages: pop.max, entries: limits.scan_entries_max, reads: limits.scan_reads_max };
         let mut popped = Popped { deliveries: Vec::new(), visible_at, more: false, next_visible: None };
-        for queue in self.queues_in_turn(group, topic, pop.queue) {
+        let queues = self.queues_in_turn(group, topic, pop.queue, rules);
+        let parts: &[Part] = if rules.by_priority { &[Part::New, Part::Retries] } else { &[Part::All] };
+        for (part, queue) in parts.iter().flat_map(|part| queues.iter().map(move |queue| (*part, *queue))) {
             let key = QueueKey { topic, queue };
+            rules.part = part;
+            let of_this = popped.deliveries.iter().find(|delivery| delivery.receipt.queue == key);
+            rules.retries_before = of_this.map_or(u64::MAX, |first| first.receipt.seq);
             if self.prepare(group, key, rules.ordered) {
                 let step = match self.pop_queue(pop, group, key, rules, visible_at, &mut budget) {
                     Ok(step) => step,
@@ -134,16 +139,21 @@ impl Engine {
         Ok(popped)
     }
 
-    fn rules(&self, pop: &Pop<'_>, group: GroupId, topic: TopicId, now: Timestamp) -> Rules {
+    pub(super) fn rules(&self, pop: &Pop<'_>, group: GroupId, topic: TopicId, now: Timestamp) -> Rules {
         let config = self.state.groups.get(&group).map(|group| &group.config);
-        let topic_type = self.state.topics.get(&topic).map(|topic| topic.config.message_type);
+        let topic = self.state.topics.get(&topic);
+        let topic_type = topic.map(|topic| topic.config.message_type);
+        let ordered =
+            config.is_some_and(|config| config.ordered) || topic.is_some_and(|topic| topic.name.is_lite());
         let attempts_max = config.map_or(1, |config| config.attempts_max());
         #[cfg(feature = "planted")]
         let attempts_max = attempts_max - u32::from(self.planted(crate::Planted::BuryEarly));
         let attempt_tag = |attempt: &str| xxhash_rust::xxh3::xxh3_64(attempt.as_bytes()).max(1);
         Rules {
-            ordered: config.is_some_and(|config| config.ordered),
-            by_priority: topic_type == Some(MessageType::Priority),
+            ordered,
+            by_priority: topic_type == Some(MessageType::Priority) && !ordered,
+            part: Part::All,
+            retries_before: u64::MAX,
             attempts_max,
             attempt_tag: pop.attempt.map_or(0, attempt_tag),
             flights_max: self.config.limits.flights_max,
@@ -153,7 +163,7 @@ impl Engine {
     }
 
     /// Brings a group's progress up to date with the queue and the group's setting. `false` when there is no queue.
-    fn prepare(&mut self, group: GroupId, key: QueueKey, ordered: bool) -> bool {
+    pub(super) fn prepare(&mut self, group: GroupId, key: QueueKey, ordered: bool) -> bool {
         let Some(min) = self
             .state
             .topics
@@ -171,7 +181,7 @@ impl Engine {
         true
     }
 
-    fn check_pop(&self, pop: &Pop<'_>) -> Result<(GroupId, TopicId), PopError> {
+    pub(super) fn check_pop(&self, pop: &Pop<'_>) -> Result<(GroupId, TopicId), PopError> {
         let Some(topic) = self.state.topic_by_name(pop.topic) else {
             return Err(PopError::UnknownTopic { topic: pop.topic.clone() });
         };
@@ -212,7 +222,12 @@ impl Engine {
 
     /// A group that consumes a topic for the first time starts in all its queues at once; a queue added later is
     /// consumed from its beginning.
-    fn subscribe(&mut self, group: GroupId, topic: TopicId, start: Start) -> Result<(), IndexError> {
+    pub(super) fn subscribe(
+        &mut self,
+        group: GroupId,
+        topic: TopicId,
+        start: Start,
+    ) -> Result<(), IndexError> {
         if self.state.subscriptions.contains_key(&(group, topic)) {
             return Ok(());
         }
@@ -231,12 +246,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Every readable queue, beginning with another one each time.
-    fn queues_in_turn(&mut self, group: GroupId, topic: TopicId, only: Option<QueueId>) -> Vec<QueueId> {
+    /// Every readable queue, beginning with another one each time; by priority, the highest first.
+    fn queues_in_turn(
+        &mut self,
+        group: GroupId,
+        topic: TopicId,
+        only: Option<QueueId>,
+        rules: Rules,
+    ) -> Vec<QueueId> {
         if let Some(queue) = only {
             return vec![queue];
         }
         let count = self.state.topics.get(&topic).map_or(0, |topic| topic.readable()).max(1);
+        if rules.by_priority {
+            return (0..count).rev().map(QueueId).collect();
+        }
         let first = self.state.subscriptions.get_mut(&(group, topic)).map_or(0, |subscription| {
             subscription.round_robin = (subscription.round_robin + 1) % count;
             subscription.round_robin
@@ -245,7 +269,7 @@ impl Engine {
     }
 
     /// Picks what comes out of one queue and puts it into words; changes nothing.
-    fn pop_queue(
+    pub(super) fn pop_queue(
         &self,
         pop: &Pop<'_>,
         group: GroupId,
@@ -272,7 +296,7 @@ impl Engine {
                 selected.delivered.push((delivered, None));
             }
         }
-        in_delivery_order(rules.by_priority && !rules.ordered, &mut selected.delivered);
+        in_delivery_order(rules.by_priority, &mut selected.delivered);
         step.more = selected.more;
         for offset in selected.exhausted {
             step.exhausted
@@ -325,7 +349,7 @@ impl Engine {
         Ok(step)
     }
 
-    fn next_visible(&self, group: GroupId, topic: TopicId) -> Option<Timestamp> {
+    pub(super) fn next_visible(&self, group: GroupId, topic: TopicId) -> Option<Timestamp> {
         let subscription = self.state.subscriptions.get(&(group, topic))?;
         subscription.queues.iter().filter_map(|progress| progress.next_visible()).min()
     }
@@ -401,7 +425,20 @@ impl Engine {
     ) -> Result<Receipt, AckError> {
         let now = self.advance(now);
         self.check_invisible(delay)?;
-        self.reschedule(receipt, delay, true, now)
+        self.reschedule(receipt, delay, GivenBack::Failed, now)
+    }
+
+    /// Pauses the queue's delivery for `delay`: the message comes again then, and this delivery does not count as an
+    /// attempt. The new receipt replaces the old one.
+    pub fn suspend(
+        &mut self,
+        receipt: Receipt,
+        delay: Duration,
+        now: Timestamp,
+    ) -> Result<Receipt, AckError> {
+        let now = self.advance(now);
+        self.check_invisible(delay)?;
+        self.reschedule(receipt, delay, GivenBack::Suspended, now)
     }
 
     fn check_invisible(&self, time: Duration) -> Result<(), AckError> {
@@ -428,23 +465,24 @@ impl Engine {
             .groups
             .get(&receipt.group)
             .map_or(Duration::ZERO, |group| group.config.retry.delay(attempt.into()));
-        self.reschedule(receipt, delay, true, now)
+        self.reschedule(receipt, delay, GivenBack::Failed, now)
     }
 
     /// The consumer is still at work: the message stays its own for `time` more, under the same receipt.
     pub fn renew(&mut self, receipt: Receipt, time: Duration, now: Timestamp) -> Result<(), AckError> {
         let now = self.advance(now);
         self.check_invisible(time)?;
-        self.reschedule(receipt, time, false, now).map(|_| ())
+        self.reschedule(receipt, time, GivenBack::No, now).map(|_| ())
     }
 
     fn reschedule(
         &mut self,
         receipt: Receipt,
         delay: Duration,
-        waiting: bool,
+        given_back: GivenBack,
         now: Timestamp,
     ) -> Result<Receipt, AckError> {
+        let waiting = given_back != GivenBack::No;
         if !self.check_receipt(receipt, now)? {
             return Err(AckError::Expired);
         }
@@ -459,18 +497,27 @@ impl Engine {
             seq,
             visible_at: now.after(delay),
             waiting,
+            suspended: given_back == GivenBack::Suspended,
         });
         Ok(Receipt { seq, ..receipt })
     }
 }
 
+/// Whether a consumer keeps its message when its time changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivenBack {
+    No,
+    Failed,
+    Suspended,
+}
+
 /// What a pop takes out of one queue.
 #[derive(Default)]
-struct PopStep {
-    fact: Option<PopFact>,
-    deliveries: Vec<Delivery>,
-    exhausted: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
-    more: bool,
+pub(super) struct PopStep {
+    pub fact: Option<PopFact>,
+    pub deliveries: Vec<Delivery>,
+    pub exhausted: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
+    pub more: bool,
 }
 
 /// The entries of one queue, seen through a subscription's filter.

@@ -9,6 +9,7 @@ mod admin;
 mod batch;
 mod deliver;
 mod housekeeping;
+mod lite;
 mod offsets;
 mod query;
 mod recovery;
@@ -28,6 +29,7 @@ pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
 pub use deliver::{AckError, Delivery, Pop, PopError, Popped, Start};
 pub use housekeeping::{Job, JobDone, RetireError, Retired};
+pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};
 pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueueProgress, ResetTo};
 pub use query::{Found, QueryError};
 pub use recovery::{OpenError, Recovered};
@@ -37,7 +39,7 @@ pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
 pub use transactions::{RecallError, SendBack, SendBackError, TransactionCheck, TransactionError};
 
 use crate::{
-    Config, GroupId, GroupName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
     index::Indexes,
     record::Fact,
     state::{Effects, State},
@@ -70,9 +72,11 @@ pub struct Engine {
     /// Under deletion: proposed and not yet durable.
     deleting_topics: HashSet<TopicId>,
     deleting_groups: HashSet<GroupId>,
-    /// Dead letters that wait for their topic to exist.
+    /// Idle lite topics that went since somebody asked.
+    expired_lites: VecDeque<(TopicId, TopicName, LiteName)>,
     /// When to try again to bury what could not be read.
     burials_again: Option<Timestamp>,
+    /// Dead letters that wait for their topic to exist.
     parked: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     /// Indexes of the checkpoints that exist, newest first.
     checkpoints: [Index; 2],

@@ -71,6 +71,7 @@ impl Engine {
             creating_groups: HashSet::new(),
             deleting_topics: HashSet::new(),
             deleting_groups: HashSet::new(),
+            expired_lites: VecDeque::new(),
             burials_again: None,
             parked: Vec::new(),
             checkpoints: [

@@ -4,7 +4,7 @@ use redstart_log::Position;
 
 use super::{Engine, record_size_max};
 use crate::{
-    Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicName,
+    LiteName, Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
     message::Invalid,
     name,
     record::{Cause, Placement, dedup_hash, fetch_at, put_message},
@@ -63,6 +63,8 @@ pub enum Sent {
 pub enum SendError {
     #[error("topic {topic} does not exist")]
     UnknownTopic { topic: TopicName },
+    #[error("topic {topic} has no lite topic {lite} yet")]
+    UnknownLiteTopic { topic: TopicName, lite: LiteName },
     #[error(transparent)]
     Name(#[from] name::Error),
     #[error("topic {topic} is not writable (permission {permission})")]
@@ -92,9 +94,7 @@ impl Engine {
     ) -> Result<Sent, SendError> {
         let now = self.advance(now);
         self.check_send(topic, messages, options, now)?;
-        let Some(id) = self.state.topic_names.get(topic).copied() else {
-            return Err(SendError::UnknownTopic { topic: topic.clone() });
-        };
+        let id = self.target(topic, messages)?;
         let deduplicates =
             self.state.topics.get(&id).is_some_and(|topic| topic.config.dedup_window.is_some());
         let mut dedup = None;
@@ -111,7 +111,8 @@ impl Engine {
         if let Some(key) = dedup {
             self.state.dedup.propose(key, ticket);
         }
-        let mut queue = options.queue;
+        // A lite topic has one queue, whatever was chosen of its parent's.
+        let mut queue = options.queue.filter(|_| self.topic_id(topic) == Some(id));
         for message in messages {
             let Some(topic) = self.state.topics.get_mut(&id) else { break };
             let chosen = choose_queue(topic, message, queue);
@@ -128,6 +129,20 @@ impl Engine {
             self.propose_stored(Some(ticket), stored);
         }
         Ok(Sent::Proposed(ticket))
+    }
+
+    /// The topic in which messages are stored: for a lite message, its lite topic.
+    fn target(&self, topic: &TopicName, messages: &[Message]) -> Result<TopicId, SendError> {
+        let Some(found) = self.state.topic_by_name(topic) else {
+            return Err(SendError::UnknownTopic { topic: topic.clone() });
+        };
+        let lite = messages.first().and_then(|message| message.lite_topic());
+        let Some(lite) = lite.filter(|_| found.config.message_type == MessageType::Lite) else {
+            return Ok(found.id);
+        };
+        let lite = LiteName::new(lite)?;
+        let id = self.lite_id(topic, &lite);
+        id.ok_or_else(|| SendError::UnknownLiteTopic { topic: topic.clone(), lite })
     }
 
     fn check_send(
@@ -203,6 +218,9 @@ impl Engine {
             if found != first {
                 return Err(Invalid::BatchMixed { index, found, first }.into());
             }
+            if message.lite_topic() != messages[0].lite_topic() {
+                return Err(Invalid::BatchLiteTopics { index }.into());
+            }
             if topic.config.dedup_window.is_some() && message.dedup_key().is_some() {
                 return Err(SendError::BatchDedup);
             }
@@ -248,9 +266,13 @@ impl Engine {
     }
 }
 
-/// The one place that decides on a queue: by message group, else as the client wants, else in turn.
+/// The one place that decides on a queue: by message group, by priority, else as the client wants, else in turn.
 pub(super) fn choose_queue(topic: &mut Topic, message: &Message, wanted: Option<QueueId>) -> QueueId {
     let queues = topic.config.write_queues;
+    // Receives go from the highest queue down, so that a priority counts in the whole topic.
+    if topic.config.message_type == MessageType::Priority {
+        return QueueId(u32::from(message.priority.unwrap_or(0)).min(queues - 1));
+    }
     if message.group.is_some() {
         return QueueId(message.group_hash() % queues);
     }

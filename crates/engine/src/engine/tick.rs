@@ -182,6 +182,8 @@ impl Engine {
         };
         // A message in a retry topic came from the topic its only copy was stored for.
         let origin = self.topic_name(home).or_else(|| self.topic_name(from.topic));
+        // Users know a lite topic by its parent; the message itself tells which one it was.
+        let origin = origin.map(|name| name.lite_parts().map_or_else(|| name.clone(), |(parent, _)| parent));
         let origin = origin.map(|name| name.to_string()).unwrap_or_default();
         let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
         let Some(topic) = self.state.topics.get_mut(&to) else { return Burial::NeedsTopic(name) };

@@ -14,7 +14,7 @@ mod select;
 
 pub(crate) use cursor::Cursor;
 pub(crate) use progress::{Flight, FlightState, Progress};
-pub(crate) use select::{Budget, Passes, Rules, Source, in_delivery_order, select};
+pub(crate) use select::{Budget, Part, Passes, Rules, Source, in_delivery_order, select};
 
 use crate::{GroupId, QueueKey, QueueOffset};
 

@@ -169,6 +169,13 @@ impl Progress {
         true
     }
 
+    /// The delivery of a message that is in flight did not count.
+    pub fn forgive(&mut self, offset: QueueOffset) {
+        if let Some(flight) = self.flights.get_mut(&offset) {
+            flight.attempt = flight.attempt.saturating_sub(1);
+        }
+    }
+
     pub fn change_invisible(&mut self, offset: QueueOffset, seq: u64, visible_at: Timestamp, waiting: bool) {
         let Some(mut flight) = self.flights.get(&offset).copied() else { return };
         flight.visible_at = visible_at;

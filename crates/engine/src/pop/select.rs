@@ -29,11 +29,26 @@ pub(crate) struct Budget {
     pub reads: usize,
 }
 
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    /// Only what was never delivered.
+    New,
+    /// Only what was.
+    Retries,
+}
+
 /// The rules under which messages are picked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     pub ordered: bool,
+    /// Not together with `ordered`.
     pub by_priority: bool,
+    /// Of a selection by priority.
+    pub part: Part,
+    /// Deliveries with this number and later ones were made by the same request: they are no retries.
+    pub retries_before: u64,
     pub attempts_max: u32,
     pub attempt_tag: u64,
     pub flights_max: usize,
@@ -71,7 +86,7 @@ pub(crate) fn select(
     } else if rules.by_priority || matches!(progress.cursor, Cursor::Levels(_)) {
         selection.by_priority()?;
     } else {
-        selection.expired(None);
+        selection.expired();
         selection.ahead()?;
     }
     Ok(selection.out)
@@ -131,15 +146,16 @@ impl<S: Source> Selection<'_, S> {
         room
     }
 
-    fn expired(&mut self, level: Option<u8>) {
+    fn expired(&mut self) {
         let progress = self.progress;
         for offset in progress.expired(self.rules.now) {
             if self.full() {
                 self.out.more = true;
                 return;
             }
-            let Some(flight) = progress.flight(offset) else { continue };
-            if level.is_none_or(|level| level_of(flight.priority) == level) {
+            if let Some(flight) = progress.flight(offset)
+                && flight.seq < self.rules.retries_before
+            {
                 self.retry(offset, flight);
             }
         }
@@ -197,14 +213,25 @@ impl<S: Source> Selection<'_, S> {
         Ok(())
     }
 
+    /// New messages, the highest level first. What failed before comes last, whatever its priority: it must not hold up
+    /// the others again.
     fn by_priority(&mut self) -> Result<(), IndexError> {
+        if self.rules.part != Part::Retries {
+            self.ahead_by_level()?;
+        }
+        if self.rules.part != Part::New {
+            self.expired();
+        }
+        Ok(())
+    }
+
+    fn ahead_by_level(&mut self) -> Result<(), IndexError> {
         let mut moved = false;
         let mut cursors: Vec<(u8, QueueOffset)> = Vec::with_capacity(LEVELS.into());
         for level in (0..LEVELS).rev() {
             let from = self.progress.cursor.level(level);
             let mut next = from;
             if !self.full() {
-                self.expired(Some(level));
                 next = self.scan(from, |entry| level_of(entry.priority) != level, Self::deliver_if_room)?;
                 moved |= next != from;
             }

@@ -298,7 +298,7 @@ impl Decision {
             }
             TOPIC_PUT => Decision::TopicPut {
                 id: TopicId(take.u32()?),
-                name: TopicName::new(take.str()?).map_err(|_| take.malformed())?,
+                name: TopicName::stored(take.str()?).map_err(|_| take.malformed())?,
                 config: TopicConfig::decode(take)?,
             },
             TOPIC_DELETE => Decision::TopicDelete { id: TopicId(take.u32()?) },

@@ -30,7 +30,7 @@ pub(crate) enum Fact {
         offsets: Vec<QueueOffset>,
     },
     /// A delivery's invisible time was changed; `seq` is the number its receipt now carries. `waiting` means the
-    /// consumer gave the message back.
+    /// consumer gave the message back; `suspended`, that this was no failure and the delivery does not count.
     Invisible {
         group: GroupId,
         queue: QueueKey,
@@ -38,6 +38,7 @@ pub(crate) enum Fact {
         seq: u64,
         visible_at: Timestamp,
         waiting: bool,
+        suspended: bool,
     },
     /// A pull consumer stored its progress.
     Offset {
@@ -117,14 +118,14 @@ impl Fact {
                 out.put_u8(*reason as u8);
                 put_offsets(offsets, out);
             }),
-            Fact::Invisible { group, queue, offset, seq, visible_at, waiting } => {
+            Fact::Invisible { group, queue, offset, seq, visible_at, waiting, suspended } => {
                 put_record(out, INVISIBLE, |out| {
                     out.put_u32(group.0);
                     put_queue(*queue, out);
                     out.put_u64(offset.0);
                     out.put_u64(*seq);
                     out.put_u64(visible_at.0);
-                    out.put_u8(u8::from(*waiting));
+                    out.put_u8(u8::from(*waiting) | (u8::from(*suspended) << 1));
                 })
             }
             Fact::Offset { group, queue, offset } => put_record(out, OFFSET, |out| {
@@ -163,14 +164,13 @@ impl Fact {
                 },
                 offsets: take_offsets(take)?,
             },
-            INVISIBLE => Fact::Invisible {
-                group: GroupId(take.u32()?),
-                queue: take_queue(take)?,
-                offset: QueueOffset(take.u64()?),
-                seq: take.u64()?,
-                visible_at: Timestamp(take.u64()?),
-                waiting: take.u8()? != 0,
-            },
+            INVISIBLE => {
+                let (group, queue) = (GroupId(take.u32()?), take_queue(take)?);
+                let (offset, seq) = (QueueOffset(take.u64()?), take.u64()?);
+                let (visible_at, flags) = (Timestamp(take.u64()?), take.u8()?);
+                let (waiting, suspended) = (flags & 1 != 0, flags & 2 != 0);
+                Fact::Invisible { group, queue, offset, seq, visible_at, waiting, suspended }
+            }
             OFFSET => Fact::Offset {
                 group: GroupId(take.u32()?),
                 queue: take_queue(take)?,

@@ -26,7 +26,7 @@ pub(crate) use fact::{AckReason, Blocked, Delivered, Fact, PopFact};
 
 use crate::{
     codec::{Malformed, Put, Take},
-    message::MessageView,
+    message::{LITE_TOPIC, MessageView},
     topic::MessageType,
 };
 
@@ -169,6 +169,7 @@ impl Fetched {
             MessageView { deliver_at: Some(_), .. } => MessageType::Delay,
             MessageView { group: Some(_), .. } => MessageType::Fifo,
             MessageView { priority: Some(_), .. } => MessageType::Priority,
+            view if view.property(LITE_TOPIC).is_some() => MessageType::Lite,
             _ => MessageType::Normal,
         })
     }

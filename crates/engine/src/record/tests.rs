@@ -189,14 +189,15 @@ fn fact() -> impl Strategy<Value = Fact> {
             reason,
             offsets
         }),
-        (group(), queue(), offset(), any::<(u64, bool)>(), time()).prop_map(
-            |(group, queue, offset, (seq, waiting), visible_at)| Fact::Invisible {
+        (group(), queue(), offset(), any::<(u64, bool, bool)>(), time()).prop_map(
+            |(group, queue, offset, (seq, waiting, suspended), visible_at)| Fact::Invisible {
                 group,
                 queue,
                 offset,
                 seq,
                 visible_at,
-                waiting
+                waiting,
+                suspended
             }
         ),
         (group(), queue(), offset()).prop_map(|(group, queue, offset)| Fact::Offset { group, queue, offset }),

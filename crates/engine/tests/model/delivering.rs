@@ -9,7 +9,7 @@ use super::{
     offsets::first_at,
     ops::{Choice, From, PopOp},
     reference::*,
-    standing::{Given, LEVELS, Place, Rules, Seen, Standing},
+    standing::{Given, LEVELS, Part, Place, Rules, Seen, Standing},
 };
 
 /// How a delivery's invisible time is changed.
@@ -86,7 +86,10 @@ impl Harness {
         let config = &self.reference.groups[group].config;
         let rules = Rules {
             ordered: config.ordered,
-            by_priority: self.reference.topics[topic].config.message_type == MessageType::Priority,
+            by_priority: !config.ordered
+                && self.reference.topics[topic].config.message_type == MessageType::Priority,
+            part: Part::All,
+            fresh: popped.deliveries.iter().map(|delivery| delivery.receipt).collect(),
             attempts_max: config.attempts_max(),
             attempt_id: attempt,
             now,
@@ -175,13 +178,20 @@ impl Harness {
             (0..readable).map(|queue| self.reference.standing_mut(group, topic, queue).clone()).collect();
         let (first, count) = match op.queue {
             Some(queue) => (queue..queue + 1, 1),
+            None if rules.by_priority => (0..1, readable),
             None => (0..readable, readable),
         };
         let mut outcomes: Vec<Vec<Standing>> = Vec::new();
         let mut refusal = String::new();
         for start in first {
-            let order = (0..count).map(|n| (start + n) % readable);
-            match judge_in(order, standings.clone(), &seen, op.max, rules, deliveries) {
+            let queues = (0..count).map(|n| (start + n) % readable);
+            let order: Vec<(Part, u32)> = if rules.by_priority {
+                let down: Vec<u32> = queues.rev().collect();
+                [Part::New, Part::Retries].iter().flat_map(|part| down.iter().map(|q| (*part, *q))).collect()
+            } else {
+                queues.map(|queue| (Part::All, queue)).collect()
+            };
+            match judge_in(&order, standings.clone(), &seen, op.max, rules, deliveries) {
                 Ok(outcome) if outcomes.contains(&outcome) => {}
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => refusal = error,
@@ -337,7 +347,7 @@ fn weight(message: &Message) -> u8 {
 
 /// Judges an answer under one order of queues.
 fn judge_in(
-    order: impl Iterator<Item = u32>,
+    order: &[(Part, u32)],
     mut standings: Vec<Standing>,
     seen: &[Vec<Seen>],
     max: usize,
@@ -345,12 +355,22 @@ fn judge_in(
     deliveries: &[Delivery],
 ) -> Result<Vec<Standing>, String> {
     let mut rest = deliveries;
-    for queue in order {
+    for (part, queue) in order.iter().copied() {
+        let rules = &Rules { part, ..rules.clone() };
         let room = max - (deliveries.len() - rest.len());
         if room == 0 {
             break;
         }
-        let here = rest.iter().take_while(|delivery| delivery.receipt.queue.queue.0 == queue).count();
+        let here = rest.iter().take_while(|delivery| {
+            let (its, offset) = (delivery.receipt.queue.queue.0, delivery.receipt.offset.0 as usize);
+            let new = || {
+                seen[its as usize]
+                    .get(offset)
+                    .is_some_and(|seen| standings[its as usize].is_new(offset, seen))
+            };
+            its == queue && (part != Part::New || new())
+        });
+        let here = here.count();
         let (own, others) = rest.split_at(here);
         let given: Vec<Given> = own
             .iter()

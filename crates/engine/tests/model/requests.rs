@@ -147,9 +147,13 @@ impl Harness {
         if let Some(key) = dedup {
             self.reference.keyed.insert((topic, key), ticket);
         }
+        let config_type = self.reference.topics[topic].config.message_type;
         let default_check = self.reference.config.transactions.first_check_after.as_millis() as u64;
         for (n, message) in messages.into_iter().enumerate() {
-            let queue = queue.filter(|_| message.group.is_none()).ok_or(queues);
+            let queue = match config_type {
+                MessageType::Priority => Ok(u32::from(message.priority.unwrap_or(0)).min(queues - 1)),
+                _ => queue.filter(|_| message.group.is_none()).ok_or(queues),
+            };
             let store = Store {
                 topic,
                 message,
@@ -157,7 +161,8 @@ impl Harness {
                 half: half.map(|after| after.unwrap_or(default_check)),
                 stored_at: now.0,
                 dead: None,
-                after: n.checked_sub(1),
+                // A batch shares a queue, except where the priority decides.
+                after: n.checked_sub(1).filter(|_| config_type != MessageType::Priority),
             };
             self.propose(ticket, What::Store(Box::new(store)));
         }
@@ -296,7 +301,7 @@ impl Harness {
 /// Which messages a topic takes.
 fn takes(topic: MessageType, message: MessageType) -> bool {
     match topic {
-        MessageType::Mixed => message != MessageType::Priority,
+        MessageType::Mixed => !matches!(message, MessageType::Priority | MessageType::Lite),
         MessageType::Priority => matches!(message, MessageType::Priority | MessageType::Normal),
         other => other == message,
     }

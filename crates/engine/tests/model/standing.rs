@@ -45,10 +45,22 @@ pub struct Given {
     pub receipt: Receipt,
 }
 
+/// What comes out of a queue in one go. By priority, new messages of all queues come before what failed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Part {
+    All,
+    New,
+    Retries,
+}
+
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub ordered: bool,
+    /// Not together with `ordered`.
     pub by_priority: bool,
+    pub part: Part,
+    /// What this answer gave is no retry, even if its time is out at once.
+    pub fresh: Vec<Receipt>,
     pub attempts_max: u32,
     pub attempt_id: Option<String>,
     pub now: u64,
@@ -150,13 +162,16 @@ impl Standing {
         self.places[offset] == Place::Ahead && offset < self.cursors[seen.level]
     }
 
-    fn is_new(&self, offset: usize, seen: &Seen) -> bool {
+    pub fn is_new(&self, offset: usize, seen: &Seen) -> bool {
         self.places[offset] == Place::Ahead && (seen.passes || offset < self.cursors[seen.level])
     }
 
     fn is_due(&self, offset: usize, rules: &Rules) -> bool {
         self.flight(offset).is_some_and(|flight| {
-            !flight.dying && flight.visible_at <= rules.now && u32::from(flight.attempt) < rules.attempts_max
+            !flight.dying
+                && flight.visible_at <= rules.now
+                && u32::from(flight.attempt) < rules.attempts_max
+                && !rules.fresh.contains(&flight.receipt)
         })
     }
 
@@ -172,7 +187,7 @@ impl Standing {
     pub fn is_ambiguous(&self, seen: &[Seen], rules: &Rules) -> bool {
         let over =
             |(offset, seen): (usize, &Seen)| offset < self.places.len() && self.passed_over(offset, seen);
-        rules.by_priority && !rules.ordered && seen.iter().enumerate().any(over)
+        rules.by_priority && seen.iter().enumerate().any(over)
     }
 
     /// Checks what came out of this queue, at most `room` messages, and takes it over.
@@ -197,15 +212,16 @@ impl Standing {
         } else {
             self.judge_choice(seen, &offsets, full, rules)?;
         }
-        let by_priority = rules.by_priority && !rules.ordered;
         let rank = |one: &Given| {
-            let level = if by_priority { seen[one.offset].level } else { 0 };
+            let level = if rules.by_priority { seen[one.offset].level } else { 0 };
             (std::cmp::Reverse(level), one.offset)
         };
         if !given.is_sorted_by_key(rank) {
             return Err(format!("out of order: {given:?}"));
         }
-        self.look_ahead(seen, given, full, by_priority);
+        if rules.part != Part::Retries {
+            self.look_ahead(seen, given, full, rules.by_priority);
+        }
         for one in given {
             self.places[one.offset] = Place::Flight(Flight {
                 receipt: one.receipt,
@@ -237,7 +253,8 @@ impl Standing {
         Ok(())
     }
 
-    /// Without order: everything that is due and new, up to the room; new ones first come first served.
+    /// Without order: everything that is due and new, up to the room; new ones first come first served, those that
+    /// are due in any order.
     fn judge_choice(
         &self,
         seen: &[Seen],
@@ -245,10 +262,14 @@ impl Standing {
         full: bool,
         rules: &Rules,
     ) -> Result<(), String> {
-        let level_of = |offset: usize| if rules.by_priority { seen[offset].level } else { 0 };
+        let level_of = |offset: usize| match (rules.by_priority, rules.part) {
+            (true, Part::All | Part::New) => seen[offset].level,
+            _ => 0,
+        };
         let lowest = given.iter().map(|offset| level_of(*offset)).min().unwrap_or(0);
         for offset in (0..seen.len()).filter(|offset| !given.contains(offset)) {
-            let (new, due) = (self.is_new(offset, &seen[offset]), self.is_due(offset, rules));
+            let new = rules.part != Part::Retries && self.is_new(offset, &seen[offset]);
+            let due = rules.part != Part::New && self.is_due(offset, rules);
             if (new || due) && (!full || level_of(offset) > lowest) {
                 return Err(format!("left out: {offset}, given {given:?}"));
             }

@@ -27,8 +27,12 @@ impl Service {
             let why = format!("{} entries; there must be 1 to {ENTRIES_MAX}", request.entries.len());
             return Err(Refusal::new(Code::BadRequest, why));
         }
-        let handles: Vec<Option<Receipt>> =
-            request.entries.iter().map(|entry| self.signer.read_receipt(&entry.receipt_handle)).collect();
+        let handles = request
+            .entries
+            .iter()
+            .map(|entry| (self.signer.read_receipt(&entry.receipt_handle), entry.lite_topic.clone()))
+            .collect();
+        let handles: Vec<Option<Receipt>> = self.fitting(handles).await?;
         let receipts: Vec<Receipt> = handles.iter().flatten().copied().collect();
         self.renewal.remove(&receipts);
         let mut results = self.shard.ack(receipts)?.await?.into_iter();
@@ -54,17 +58,29 @@ impl Service {
         })
     }
 
+    async fn one_receipt(&self, handle: &str, lite: Option<&String>) -> Result<Receipt, Refusal> {
+        let receipt = (self.signer.read_receipt(handle), lite.cloned());
+        self.fitting(vec![receipt]).await?.into_iter().flatten().next().ok_or_else(unknown_handle)
+    }
+
     pub(super) async fn change_invisible(
         &self,
         request: ChangeInvisibleDurationRequest,
     ) -> Result<String, Refusal> {
-        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let receipt = self.one_receipt(&request.receipt_handle, request.lite_topic.as_ref()).await?;
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
         })?;
         let delay = delay.max(RETRY_DELAY_MIN);
         self.renewal.remove(&[receipt]);
-        let changed = self.ask(move |engine, now| engine.change_invisible(receipt, delay, now)).await??;
+        // A lite consumer that pauses has not failed.
+        let suspends = request.suspend() && request.lite_topic.is_some();
+        let changed = self
+            .ask(move |engine, now| match suspends {
+                true => engine.suspend(receipt, delay, now),
+                false => engine.change_invisible(receipt, delay, now),
+            })
+            .await??;
         Ok(self.signer.receipt(changed))
     }
 
@@ -72,7 +88,7 @@ impl Service {
         &self,
         request: ForwardMessageToDeadLetterQueueRequest,
     ) -> Result<(), Refusal> {
-        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let receipt = self.one_receipt(&request.receipt_handle, request.lite_topic.as_ref()).await?;
         self.renewal.remove(&[receipt]);
         let forward = || self.shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, now));
         match forward()?.await? {

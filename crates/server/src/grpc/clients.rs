@@ -22,6 +22,8 @@ pub(super) type Stream = mpsc::Sender<Result<TelemetryCommand, Status>>;
 struct Client {
     /// It has told its settings; others are known by their requests alone.
     registered: bool,
+    /// Its settings said that it is a lite consumer.
+    lite: bool,
     publishes: Vec<TopicName>,
     stream: Option<Stream>,
     seen: Instant,
@@ -42,12 +44,18 @@ impl Clients {
     }
 
     /// Registers a client or what it says anew; its stream is where commands for it go.
-    pub fn register(&self, id: &str, publishes: Vec<TopicName>, stream: Stream) -> Result<(), Full> {
+    pub fn register(
+        &self,
+        id: &str,
+        publishes: Vec<TopicName>,
+        lite: bool,
+        stream: Stream,
+    ) -> Result<(), Full> {
         let mut clients = self.lock();
         if clients.len() >= CLIENTS_MAX && !clients.contains_key(id) {
             return Err(Full);
         }
-        let client = Client { registered: true, publishes, stream: Some(stream), seen: Instant::now() };
+        let client = Client { registered: true, lite, publishes, stream: Some(stream), seen: Instant::now() };
         clients.insert(id.to_owned(), client);
         Ok(())
     }
@@ -64,8 +72,13 @@ impl Clients {
     pub fn touch(&self, id: &str) {
         let mut clients = self.lock();
         if !clients.contains_key(id) && clients.len() < CLIENTS_MAX {
-            let client =
-                Client { registered: false, publishes: Vec::new(), stream: None, seen: Instant::now() };
+            let client = Client {
+                registered: false,
+                lite: false,
+                publishes: Vec::new(),
+                stream: None,
+                seen: Instant::now(),
+            };
             clients.insert(id.to_owned(), client);
         }
     }
@@ -90,9 +103,27 @@ impl Clients {
         found.into_iter().map(|(_, stream)| stream.clone()).collect()
     }
 
-    /// Forgets those that have been silent for too long.
-    pub fn expire(&self) {
-        self.lock().retain(|_, client| client.seen.elapsed() < EXPIRY);
+    /// Whether its settings said that it is a lite consumer; `None` when it has told none.
+    pub fn is_lite(&self, id: &str) -> Option<bool> {
+        self.lock().get(id).filter(|client| client.registered).map(|client| client.lite)
+    }
+
+    /// Where commands for a client go.
+    pub fn stream(&self, id: &str) -> Option<Stream> {
+        self.lock().get(id)?.stream.clone()
+    }
+
+    /// Forgets those that have been silent for too long, and says who they were.
+    pub fn expire(&self) -> Vec<String> {
+        let mut gone = Vec::new();
+        self.lock().retain(|id, client| {
+            let alive = client.seen.elapsed() < EXPIRY;
+            if !alive {
+                gone.push(id.clone());
+            }
+            alive
+        });
+        gone
     }
 
     /// Ends every stream: the server is going down.

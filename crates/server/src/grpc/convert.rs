@@ -3,7 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use redstart_engine::{
-    DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, FetchError, Fetched, Message, MessageType, Timestamp,
+    DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, FetchError, Fetched, LITE_TOPIC, LiteName, Message, MessageType,
+    Timestamp,
 };
 use redstart_wire::v2::{
     Code, DeadLetterQueue, Digest, DigestType, Encoding, Message as WireMessage, MessageType as WireType,
@@ -71,6 +72,7 @@ const RESERVED: &[&str] = &[
     "__SHARDINGKEY",
     "__transactionId__",
     TRACE_CONTEXT,
+    LITE_TOPIC,
     DLQ_ORIGIN_TOPIC,
     DLQ_ORIGIN_MESSAGE_ID,
 ];
@@ -110,6 +112,10 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     let mut properties: Vec<(String, String)> = message.user_properties.into_iter().collect();
     properties.sort_unstable();
     properties.extend(system.trace_context.map(|context| (TRACE_CONTEXT.to_owned(), context)));
+    if let Some(lite) = system.lite_topic {
+        let lite = LiteName::new(&lite)?;
+        properties.push((LITE_TOPIC.to_owned(), lite.to_string()));
+    }
     let gzip = system.body_encoding == i32::from(Encoding::Gzip);
     Ok(Message {
         id: system.message_id,
@@ -151,10 +157,11 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
     let body = fetched.body()?;
     let view = fetched.message()?;
     let mut user_properties = HashMap::with_capacity(view.properties.len());
-    let (mut trace_context, mut origin_topic, mut origin_id) = (None, None, None);
+    let (mut trace_context, mut origin_topic, mut origin_id, mut lite_topic) = (None, None, None, None);
     for (name, value) in &view.properties {
         match *name {
             TRACE_CONTEXT => trace_context = Some((*value).to_owned()),
+            LITE_TOPIC => lite_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_TOPIC => origin_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_MESSAGE_ID => origin_id = Some((*value).to_owned()),
             name => {
@@ -185,7 +192,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
         orphaned_transaction_recovery_duration: None,
         dead_letter_queue: origin_topic
             .map(|topic| DeadLetterQueue { topic, message_id: origin_id.unwrap_or_default() }),
-        lite_topic: None,
+        lite_topic,
         priority: view.priority.map(i32::from),
     };
     Ok(WireMessage { topic: Some(envelope.topic), user_properties, system_properties: Some(system), body })
@@ -198,5 +205,6 @@ pub(super) fn wire_type(message_type: MessageType) -> WireType {
         MessageType::Delay => WireType::Delay,
         MessageType::Transaction => WireType::Transaction,
         MessageType::Priority => WireType::Priority,
+        MessageType::Lite => WireType::Lite,
     }
 }

@@ -8,6 +8,7 @@ mod clients;
 mod convert;
 mod handle;
 mod io;
+mod lite;
 mod metadata;
 mod offsets;
 mod receive;
@@ -33,6 +34,7 @@ use handle::Signer;
 use renewal::Renewal;
 use service::Service;
 
+pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub use tls::TlsError;
 
 /// Settings of the gRPC front end.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_engine::{Delivery, Filter, PopError, Popped, Start, fetch};
+use redstart_engine::{Delivery, Filter, Popped, Start, fetch};
 use redstart_wire::v2::{
     Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
     receive_message_response::Content,
@@ -12,7 +12,7 @@ use super::{
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock};
+use crate::shard::{Clock, PopRequest, SystemClock};
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
@@ -66,6 +66,12 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
+        let binding = self.binding(&group).await?;
+        let lite =
+            self.is_lite_receive(&client, binding.as_ref().and_then(Option::as_ref), &group, &topic)?;
+        if binding.is_none() {
+            self.ensure_group(&group).await?;
+        }
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let pop = PopRequest {
             group,
@@ -80,15 +86,8 @@ impl Service {
             start: Start::Latest,
             wait: wait(poll, deadline),
         };
-        let popped = match self.shard.pop(pop.clone())?.await? {
-            // Asked for first, it would cost every receive another way to the shard.
-            Err(ReceiveError::Pop(PopError::UnknownGroup { group })) => {
-                self.ensure_group(&group).await?;
-                self.shard.pop(pop)?.await??
-            }
-            popped => popped?,
-        };
-        Ok((popped, invisible))
+        let popped = if lite { self.shard.pop_lite(pop)? } else { self.shard.pop(pop)? };
+        Ok((popped.await??, invisible))
     }
 
     /// Reads a delivered message; one that cannot be read is done with.

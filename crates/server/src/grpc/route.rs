@@ -44,7 +44,8 @@ impl Service {
             let why = format!("topic {} is not readable", topic.name);
             return Err(Refusal::new(redstart_wire::v2::Code::Forbidden, why));
         }
-        if !ordered {
+        // One receive of a lite consumer covers all its lite topics.
+        if !ordered || topic.config.message_type == MessageType::Lite {
             queues.truncate(1);
             queues[0].id = -1;
         }

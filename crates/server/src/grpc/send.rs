@@ -1,4 +1,4 @@
-use redstart_engine::{HalfOptions, SendOptions, SendReceipt, Visibility};
+use redstart_engine::{HalfOptions, Message, SendError, SendOptions, SendReceipt, TopicName, Visibility};
 use redstart_wire::v2::{
     Code, Message as WireMessage, MessageType as WireType, SendMessageRequest, SendMessageResponse,
     SendResultEntry,
@@ -9,6 +9,10 @@ use super::{
     service::Service,
     status::{Refusal, ok, summary},
 };
+use crate::shard::SendFailure;
+
+/// A lite topic may go again before its message comes, because nobody has sent to it for long.
+const LITE_TRIES: usize = 3;
 
 impl Service {
     /// Stores the messages of a request, all or none.
@@ -28,13 +32,33 @@ impl Service {
         let options = SendOptions { queue: None, half: half(first) };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-        let receipts = self.shard.send(topic, messages, options)?.await??;
+        let receipts = self.store(topic, messages, options).await?;
         let entries: Vec<SendResultEntry> =
             ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(id, receipt)).collect();
         Ok(SendMessageResponse {
             status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
             entries,
         })
+    }
+
+    /// The first message of a lite topic makes it.
+    async fn store(
+        &self,
+        topic: TopicName,
+        messages: Vec<Message>,
+        options: SendOptions,
+    ) -> Result<Vec<SendReceipt>, Refusal> {
+        if messages.iter().all(|message| message.lite_topic().is_none()) {
+            return Ok(self.shard.send(topic, messages, options)?.await??);
+        }
+        for _ in 0..LITE_TRIES {
+            let sent = self.shard.send(topic.clone(), messages.clone(), options)?.await?;
+            let Err(SendFailure::Refused(SendError::UnknownLiteTopic { topic, lite })) = sent else {
+                return Ok(sent?);
+            };
+            self.ensure_lites(&topic, vec![lite]).await?;
+        }
+        Ok(self.shard.send(topic, messages, options)?.await??)
     }
 
     fn entry(&self, message_id: String, receipt: SendReceipt) -> SendResultEntry {

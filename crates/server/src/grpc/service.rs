@@ -48,7 +48,7 @@ impl Service {
             tokio::select! {
                 Some(check) = checks.recv() => self.check_transaction(check).await,
                 _ = interval.tick() => {
-                    self.clients.expire();
+                    self.lite_upkeep(self.clients.expire()).await;
                     self.renewal.renew().await;
                 }
                 _ = stopped.changed() => return,
@@ -276,6 +276,7 @@ impl MessagingService for Service {
         // A client that is not known has nothing to take leave of.
         if let Some(id) = metadata::client_id(request.metadata()) {
             self.clients.remove(id);
+            self.lite_upkeep(vec![id.to_owned()]).await;
             self.renewal.leave(id).await;
         }
         answer!(NotifyClientTerminationResponse = Ok::<_, Refusal>(()))
@@ -325,9 +326,12 @@ impl MessagingService for Service {
 
     async fn sync_lite_subscription(
         &self,
-        _request: Request<v2::SyncLiteSubscriptionRequest>,
+        request: Request<v2::SyncLiteSubscriptionRequest>,
     ) -> Answer<v2::SyncLiteSubscriptionResponse> {
-        let refusal = Refusal::new(Code::NotImplemented, "lite topics are not served by this broker");
-        answer!(SyncLiteSubscriptionResponse = Err::<(), _>(refusal))
+        let result = match self.client(&request).map(str::to_owned) {
+            Ok(client) => self.sync_lites(&client, request.into_inner()).await,
+            Err(refusal) => Err(refusal),
+        };
+        answer!(SyncLiteSubscriptionResponse = result)
     }
 }

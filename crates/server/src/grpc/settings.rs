@@ -8,12 +8,14 @@ use redstart_wire::v2::{
     settings::PubSub,
 };
 
-use super::convert::duration;
+use super::{convert::duration, lite};
 
 pub(super) const LONG_POLL_MAX: Duration = Duration::from_secs(20);
 const PRODUCER_ATTEMPTS: i32 = 3;
-const LITE_SUBSCRIPTION_QUOTA: i32 = 2000;
-const LITE_TOPIC_LEN_MAX: i32 = 64;
+
+pub(super) fn is_lite(settings: &Settings) -> bool {
+    matches!(settings.client_type(), ClientType::LitePushConsumer | ClientType::LiteSimpleConsumer)
+}
 
 /// The client's own settings with the fields that the server decides on.
 pub(super) fn merge(
@@ -22,8 +24,7 @@ pub(super) fn merge(
     body_bytes_max: usize,
     receive_batch_max: usize,
 ) -> Settings {
-    let lite =
-        matches!(settings.client_type(), ClientType::LitePushConsumer | ClientType::LiteSimpleConsumer);
+    let lite = is_lite(&settings);
     settings.metric = Some(Metric { on: false, endpoints: None });
     match &mut settings.pub_sub {
         Some(PubSub::Publishing(publishing)) => {
@@ -38,8 +39,8 @@ pub(super) fn merge(
             subscription.receive_batch_size = Some(receive_batch_max as i32);
             subscription.long_polling_timeout = Some(duration(LONG_POLL_MAX));
             if lite {
-                subscription.lite_subscription_quota = Some(LITE_SUBSCRIPTION_QUOTA);
-                subscription.max_lite_topic_size = Some(LITE_TOPIC_LEN_MAX);
+                subscription.lite_subscription_quota = Some(lite::QUOTA as i32);
+                subscription.max_lite_topic_size = Some(lite::NAME_LEN_MAX as i32);
             }
             settings.backoff_policy = Some(consumer_policy(group));
         }

@@ -66,8 +66,13 @@ impl From<NameError> for Refusal {
             | NameError::TooLong { what, .. }
             | NameError::Character { what, .. }
             | NameError::Reserved { what, .. } => *what,
+            NameError::LiteCharacter { .. } => "lite topic",
         };
-        let code = if what == "group" { Code::IllegalConsumerGroup } else { Code::IllegalTopic };
+        let code = match what {
+            "group" => Code::IllegalConsumerGroup,
+            "lite topic" => Code::IllegalLiteTopic,
+            _ => Code::IllegalTopic,
+        };
         Refusal::new(code, error.to_string())
     }
 }
@@ -93,6 +98,7 @@ impl From<InvalidMessage> for Refusal {
             InvalidMessage::BatchMixed { .. } | InvalidMessage::BatchType { .. } => {
                 Code::MessagePropertyConflictWithType
             }
+            InvalidMessage::BatchLiteTopics { .. } => Code::IllegalLiteTopic,
         };
         Refusal::new(code, error.to_string())
     }
@@ -106,6 +112,8 @@ impl From<SendError> for Refusal {
                 return Refusal::new(Code::TopicNotFound, how_to_create_topic(topic.as_str()));
             }
             SendError::Name(error) => return error.into(),
+            // Made and gone again while the message was on its way.
+            SendError::UnknownLiteTopic { .. } => Code::TooManyRequests,
             SendError::Invalid(error) => return error.into(),
             SendError::NotWritable { .. } | SendError::UnknownQueue { .. } => Code::Forbidden,
             SendError::TypeMismatch { .. } | SendError::BatchDedup => Code::MessagePropertyConflictWithType,

@@ -9,7 +9,7 @@ use tonic::{Status, Streaming};
 use super::{
     clients::Stream,
     service::{Answers, Service},
-    settings::merge,
+    settings::{is_lite, merge},
     status::{Refusal, ok},
 };
 
@@ -82,6 +82,7 @@ impl Service {
 
     /// Takes a client's settings and says what the server makes of them.
     async fn register(&self, client: &str, settings: Settings, stream: Stream) -> Result<Settings, Refusal> {
+        let lite = is_lite(&settings);
         let (mut group, mut topics, mut publishes) = (None, Vec::new(), Vec::new());
         match &settings.pub_sub {
             Some(PubSub::Publishing(publishing)) => {
@@ -90,9 +91,15 @@ impl Service {
             }
             Some(PubSub::Subscription(subscription)) => {
                 let name = self.group_name(subscription.group.as_ref())?;
-                self.ensure_group(&name).await?;
+                // A lite consumer's group must be there, bound to its topic: nobody can guess that.
+                if !lite {
+                    self.ensure_group(&name).await?;
+                }
                 let subscribed = subscription.subscriptions.iter().filter_map(|entry| entry.topic.as_ref());
-                topics = subscribed.filter_map(|topic| TopicName::new(&topic.name).ok()).collect();
+                topics = subscribed
+                    .filter(|_| !lite)
+                    .filter_map(|topic| TopicName::new(&topic.name).ok())
+                    .collect();
                 group = Some(name);
             }
             None => {
@@ -118,7 +125,7 @@ impl Service {
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
         let full =
             || Refusal::new(redstart_wire::v2::Code::TooManyRequests, "too many clients are connected");
-        self.clients.register(client, publishes, stream).map_err(|_| full())?;
+        self.clients.register(client, publishes, lite, stream).map_err(|_| full())?;
         Ok(merged)
     }
 }

@@ -7,7 +7,10 @@ use redstart_engine::{
 use redstart_wire::remoting::{Command, code};
 use serde::Deserialize;
 
-use super::Context;
+use super::{
+    Context,
+    attributes::{BadAttribute, Changes},
+};
 use crate::shard::{ChangeError, Unavailable};
 
 const MESSAGE_TYPE: &str = "message.type";
@@ -19,8 +22,8 @@ enum Refused {
     Field(&'static str),
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("the attribute {0:?} is not of the form +key=value")]
-    Attribute(String),
+    #[error(transparent)]
+    Attribute(#[from] BadAttribute),
     #[error(transparent)]
     MessageType(#[from] UnknownMessageType),
     #[error("the body is not what it should be: {0}")]
@@ -60,30 +63,21 @@ async fn try_put_topic(context: &Context, request: &Command) -> Result<(), Refus
     };
     let name = TopicName::new(request.field("topic").unwrap_or_default())?;
     name.not_reserved()?;
-    let mut attributes = BTreeMap::new();
-    let mut message_type = None;
-    for text in request.field("attributes").unwrap_or_default().split(',').filter(|text| !text.is_empty()) {
-        let (key, value) = text
-            .strip_prefix('+')
-            .and_then(|text| text.split_once('='))
-            .ok_or_else(|| Refused::Attribute(text.to_owned()))?;
-        if key == MESSAGE_TYPE {
-            message_type = Some(value.parse::<MessageType>()?);
-        }
-        attributes.insert(key.to_owned(), value.to_owned());
-    }
+    let changes = Changes::parse(request.field("attributes").unwrap_or_default())?;
+    let message_type = changes.value(MESSAGE_TYPE).map(str::parse::<MessageType>).transpose()?;
     let (read_queues, write_queues, permission) =
         (number("readQueueNums")?, number("writeQueueNums")?, number("perm")?);
     let put = context.shard.change(move |engine, _| {
         // What is not named stays as it was.
-        let old = engine.topic(&name).map(|topic| topic.config).unwrap_or_default();
+        let mut old = engine.topic(&name).map(|topic| topic.config).unwrap_or_default();
+        changes.apply(&mut old.attributes);
         let config = TopicConfig {
             message_type: message_type.unwrap_or(old.message_type),
             read_queues,
             write_queues,
             permission: Permission::from_bits(permission as u8),
             dedup_window: old.dedup_window,
-            attributes: old.attributes.into_iter().chain(attributes).collect(),
+            attributes: old.attributes,
         };
         engine.put_topic(&name, config)
     })?;
@@ -158,14 +152,20 @@ async fn try_put_group(context: &Context, request: &Command) -> Result<(), Refus
     let group: SubscriptionGroup = serde_json::from_slice(&request.body)?;
     let name = GroupName::new(&group.group_name)?;
     let default = if group.consume_message_orderly { GroupConfig::ordered() } else { GroupConfig::default() };
-    let config = GroupConfig {
+    let changes = Changes::of_map(group.attributes.unwrap_or_default())?;
+    let mut config = GroupConfig {
         enabled: group.consume_enable,
         ordered: group.consume_message_orderly,
         retries_max: u32::try_from(group.retry_max_times).unwrap_or(default.retries_max),
         retry: group.group_retry_policy.and_then(GroupRetryPolicy::policy).unwrap_or(default.retry),
-        attributes: group.attributes.unwrap_or_default(),
+        attributes: BTreeMap::new(),
     };
-    Ok(context.shard.change(move |engine, _| engine.put_group(&name, config))?.await??)
+    let put = context.shard.change(move |engine, _| {
+        config.attributes = engine.group_config(&name).map(|old| old.attributes.clone()).unwrap_or_default();
+        changes.apply(&mut config.attributes);
+        engine.put_group(&name, config)
+    })?;
+    Ok(put.await??)
 }
 
 /// One cluster with one broker.

@@ -1,6 +1,7 @@
 //! The Remoting front end: for now the administration of topics and groups that tools do over it.
 
 mod admin;
+mod attributes;
 mod connection;
 
 use std::{io::Error as IoError, net::SocketAddr, sync::Arc};

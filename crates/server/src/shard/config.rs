@@ -23,6 +23,8 @@ pub struct Config {
     pub frame_bytes_max: usize,
     /// Long polls held at a time.
     pub waiting_max: usize,
+    /// Lite topics that clients have subscribed to, all together.
+    pub lite_subscriptions_max: usize,
     /// Time and log frames after which a checkpoint is due.
     pub checkpoint_interval: Duration,
     pub checkpoint_frames: u64,
@@ -40,6 +42,7 @@ impl Default for Config {
             pending_bytes_max: 256 << 20,
             frame_bytes_max: 4 << 20,
             waiting_max: 100_000,
+            lite_subscriptions_max: 1_000_000,
             checkpoint_interval: Duration::from_secs(60),
             checkpoint_frames: 100_000,
             housekeeping_interval: Duration::from_secs(1),

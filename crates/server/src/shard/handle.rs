@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::{
     Counters,
     budget::Budget,
+    lites::{LiteChange, LiteNotice, TooManyLites},
     request::{Called, PopRequest, PullRequest, Request, Unavailable},
 };
 
@@ -127,6 +128,30 @@ impl ShardHandle {
     pub fn pop(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::Pop { request: Box::new(request), reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Receives messages of the lite topics that the request's client has subscribed to.
+    pub fn pop_lite(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::PopLite { request: Box::new(request), reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Changes what a client has subscribed to. The answer says who must be told of what they lost.
+    pub fn change_lites(
+        &self,
+        change: LiteChange,
+    ) -> Result<Reply<Result<Vec<LiteNotice>, TooManyLites>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::ChangeLites { change: Box::new(change), reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// Forgets clients that are gone, and asks whose lite topics have gone.
+    pub fn lite_upkeep(&self, gone: Vec<String>) -> Result<Reply<Vec<LiteNotice>>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::LiteUpkeep { gone, reply })?;
         Ok(Reply(answer))
     }
 

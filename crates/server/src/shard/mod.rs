@@ -16,6 +16,8 @@ mod config;
 mod counters;
 mod flusher;
 mod handle;
+mod lite;
+mod lites;
 mod owner;
 mod replies;
 mod request;
@@ -32,6 +34,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::{Config, Flush};
 pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
+pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
 pub use request::{PopRequest, PullRequest, Unavailable};
 
 use budget::Budget;

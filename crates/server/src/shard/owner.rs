@@ -11,6 +11,7 @@ use super::{
     Clock, Config, Counters, Failure, Flush,
     clerk::Clerk,
     flusher::Flushing,
+    lites::LiteSets,
     replies::Replies,
     request::{Called, Request},
     waiting::{WaitList, WaiterId},
@@ -32,6 +33,7 @@ pub(super) struct Owner {
     counters: Arc<Counters>,
     pub(super) replies: Replies,
     pub(super) waiting: WaitList,
+    pub(super) lites: LiteSets,
     /// Waiters whose search was cut short by its bounds: they go on in the next round.
     pub(super) unfinished: Vec<WaiterId>,
     pub(super) stopping: bool,
@@ -63,6 +65,7 @@ impl Owner {
             counters,
             replies: Replies::default(),
             waiting: WaitList::default(),
+            lites: LiteSets::default(),
             unfinished: Vec::new(),
             stopping: false,
             checkpoint_wanted: false,
@@ -156,6 +159,9 @@ impl Owner {
                 }
             }
             Request::Pop { request, reply } => self.pop(request, reply, now),
+            Request::PopLite { request, reply } => self.pop_lite(request, reply, now),
+            Request::ChangeLites { change, reply } => drop(reply.send(self.change_lites(*change, now))),
+            Request::LiteUpkeep { gone, reply } => drop(reply.send(self.lite_upkeep(&gone))),
             Request::Pull { request, reply } => self.pull(request, reply, now),
             Request::Ack { receipts, reply } => {
                 drop(reply.send(self.engine.ack_batch(&receipts, now)));

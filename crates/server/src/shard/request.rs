@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::{
     budget::Permit,
     handle::{ReceiveError, SendFailure},
+    lites::{LiteChange, LiteNotice, TooManyLites},
 };
 
 /// The shard could not take a request. Whether to try again is the caller's business; nothing has happened.
@@ -103,9 +104,22 @@ pub(super) enum Request {
         request: Box<PopRequest>,
         reply: PopReply,
     },
+    /// Of a lite consumer: over all lite topics of the topic that its client has subscribed to.
+    PopLite {
+        request: Box<PopRequest>,
+        reply: PopReply,
+    },
     Pull {
         request: Box<PullRequest>,
         reply: PullReply,
+    },
+    ChangeLites {
+        change: Box<LiteChange>,
+        reply: oneshot::Sender<Result<Vec<LiteNotice>, TooManyLites>>,
+    },
+    LiteUpkeep {
+        gone: Vec<String>,
+        reply: oneshot::Sender<Vec<LiteNotice>>,
     },
     Ack {
         receipts: Vec<Receipt>,

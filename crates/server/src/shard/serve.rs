@@ -9,11 +9,11 @@ use super::{
     ReceiveError,
     owner::Owner,
     request::{PopReply, PopRequest, PullReply, PullRequest, Unavailable},
-    waiting::{Waiter, WaiterId},
+    waiting::{Held, Waiter, WaiterId},
 };
 
 /// What a held receive found when it was run again.
-enum Retried {
+pub(super) enum Retried {
     Gone,
     Served,
     /// Nothing, in any queue that it may read.
@@ -37,7 +37,7 @@ impl Owner {
         self.waiting.add(Waiter::Pop { request, reply, group, topic, deadline }, look_at);
     }
 
-    fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
+    pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
         if let Err(Ok(popped)) = reply.send(Ok(popped)) {
             // Nobody is there to take them: they go back at once.
             for delivery in &popped.deliveries {
@@ -63,7 +63,7 @@ impl Owner {
         self.waiting.add(Waiter::Pull { request, reply, queue, deadline }, deadline);
     }
 
-    fn room_to_wait(&self) -> Result<(), ReceiveError> {
+    pub(super) fn room_to_wait(&self) -> Result<(), ReceiveError> {
         let (used, limit) = (self.waiting.len(), self.config.waiting_max);
         if used < limit {
             return Ok(());
@@ -92,9 +92,11 @@ impl Owner {
             for id in self.waiting.pulls_of(queue) {
                 self.retry(id, now);
             }
+            self.wake_lites(queue.topic, now);
             groups.extend(self.waiting.groups_of(queue.topic).into_iter().map(|group| (group, queue.topic)));
         }
         for (group, topic) in groups {
+            self.wake_lites(topic, now);
             for id in self.waiting.line(group, topic) {
                 // A pop over all queues that finds nothing leaves nothing for those behind it.
                 if let Retried::Nothing = self.retry(id, now) {
@@ -107,7 +109,7 @@ impl Owner {
     pub(super) fn end_polls(&mut self, now: Timestamp) {
         for waiter in self.waiting.drain() {
             match waiter {
-                Waiter::Pop { reply, .. } => {
+                Waiter::Pop { reply, .. } | Waiter::Lite { reply, .. } => {
                     let nothing =
                         Popped { deliveries: Vec::new(), visible_at: now, more: false, next_visible: None };
                     drop(reply.send(Ok(nothing)));
@@ -129,6 +131,7 @@ impl Owner {
             }
             Some(Waiter::Pull { .. }) => self.retry_pull(id, now),
             Some(Waiter::Pop { .. }) => self.retry_pop(id, now),
+            Some(Waiter::Lite { .. }) => self.retry_lite(id, None, now),
         }
     }
 
@@ -139,7 +142,7 @@ impl Owner {
         if empty && *deadline > now {
             return Retried::Nothing;
         }
-        if let Some(Waiter::Pull { reply, .. }) = self.waiting.remove(id) {
+        if let Some(Held { waiter: Waiter::Pull { reply, .. }, .. }) = self.waiting.remove(id) {
             drop(reply.send(result.map_err(ReceiveError::from)));
         }
         Retried::Served
@@ -161,7 +164,7 @@ impl Owner {
                 return if all_queues { Retried::Nothing } else { Retried::Served };
             }
         }
-        if let Some(Waiter::Pop { reply, .. }) = self.waiting.remove(id) {
+        if let Some(Held { waiter: Waiter::Pop { reply, .. }, .. }) = self.waiting.remove(id) {
             match result {
                 Ok(popped) => self.deliver(popped, reply, now),
                 Err(error) => drop(reply.send(Err(error.into()))),
@@ -173,7 +176,7 @@ impl Owner {
 
 /// When to look at a pop again that found nothing. Something that is visible already and was not delivered is held
 /// back by a lock or a limit; its release wakes the pop.
-fn look_at(popped: &Popped, deadline: Timestamp, now: Timestamp) -> Timestamp {
+pub(super) fn look_at(popped: &Popped, deadline: Timestamp, now: Timestamp) -> Timestamp {
     if popped.more {
         return now;
     }

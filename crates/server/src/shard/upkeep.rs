@@ -26,6 +26,7 @@ impl Owner {
         while let Some(job) = self.engine.seal() {
             self.clerk.give(job);
         }
+        self.engine.expire_lites(now);
         for _ in 0..RETIRE_PER_ROUND {
             match self.engine.retire(now) {
                 Ok(Some(retired)) => {

@@ -11,27 +11,50 @@ pub(super) type WaiterId = u64;
 
 /// A receive that is held.
 pub(super) enum Waiter {
-    Pop { request: Box<PopRequest>, reply: PopReply, group: GroupId, topic: TopicId, deadline: Timestamp },
-    Pull { request: Box<PullRequest>, reply: PullReply, queue: QueueKey, deadline: Timestamp },
+    Pop {
+        request: Box<PopRequest>,
+        reply: PopReply,
+        group: GroupId,
+        topic: TopicId,
+        deadline: Timestamp,
+    },
+    /// Found by its client: what that has subscribed to is known elsewhere, and may change meanwhile.
+    Lite {
+        request: Box<PopRequest>,
+        reply: PopReply,
+        deadline: Timestamp,
+    },
+    Pull {
+        request: Box<PullRequest>,
+        reply: PullReply,
+        queue: QueueKey,
+        deadline: Timestamp,
+    },
 }
 
 impl Waiter {
     /// Nobody waits for the answer any more.
     pub fn is_abandoned(&self) -> bool {
         match self {
-            Waiter::Pop { reply, .. } => reply.is_closed(),
+            Waiter::Pop { reply, .. } | Waiter::Lite { reply, .. } => reply.is_closed(),
             Waiter::Pull { reply, .. } => reply.is_closed(),
         }
     }
 }
 
+/// A held receive, and when to look at it again: its deadline, or the time at which something in flight becomes visible.
+pub(super) struct Held {
+    pub waiter: Waiter,
+    pub look_at: Timestamp,
+}
+
 /// All held receives, found by what wakes them. Those of one group and topic are served first come, first served.
 #[derive(Default)]
 pub(super) struct WaitList {
-    waiters: FxHashMap<WaiterId, (Waiter, Timestamp)>,
+    waiters: FxHashMap<WaiterId, Held>,
     pops: FxHashMap<TopicId, BTreeMap<GroupId, VecDeque<WaiterId>>>,
     pulls: FxHashMap<QueueKey, FxHashSet<WaiterId>>,
-    /// When to look at a waiter again: its deadline, or the time at which something in flight becomes visible.
+    lites: FxHashMap<String, BTreeSet<WaiterId>>,
     times: BTreeSet<(Timestamp, WaiterId)>,
     next: WaiterId,
 }
@@ -45,6 +68,11 @@ impl WaitList {
     pub fn add(&mut self, waiter: Waiter, look_at: Timestamp) {
         let id = self.next;
         self.next += 1;
+        self.put_back(id, waiter, look_at);
+    }
+
+    /// Holds a receive under the number it had before.
+    pub fn put_back(&mut self, id: WaiterId, waiter: Waiter, look_at: Timestamp) {
         match &waiter {
             Waiter::Pop { group, topic, .. } => {
                 self.pops.entry(*topic).or_default().entry(*group).or_default().push_back(id);
@@ -52,28 +80,31 @@ impl WaitList {
             Waiter::Pull { queue, .. } => {
                 self.pulls.entry(*queue).or_default().insert(id);
             }
+            Waiter::Lite { request, .. } => {
+                self.lites.entry(request.client.clone()).or_default().insert(id);
+            }
         }
         self.times.insert((look_at, id));
-        self.waiters.insert(id, (waiter, look_at));
+        self.waiters.insert(id, Held { waiter, look_at });
     }
 
     /// Looks again at another time, in the same place of the line.
     pub fn look_at(&mut self, id: WaiterId, at: Timestamp) {
-        if let Some((_, time)) = self.waiters.get_mut(&id) {
-            self.times.remove(&(*time, id));
-            *time = at;
+        if let Some(held) = self.waiters.get_mut(&id) {
+            self.times.remove(&(held.look_at, id));
+            held.look_at = at;
             self.times.insert((at, id));
         }
     }
 
     pub fn get(&self, id: WaiterId) -> Option<&Waiter> {
-        self.waiters.get(&id).map(|(waiter, _)| waiter)
+        self.waiters.get(&id).map(|held| &held.waiter)
     }
 
-    pub fn remove(&mut self, id: WaiterId) -> Option<Waiter> {
-        let (waiter, time) = self.waiters.remove(&id)?;
-        self.times.remove(&(time, id));
-        match &waiter {
+    pub fn remove(&mut self, id: WaiterId) -> Option<Held> {
+        let held = self.waiters.remove(&id)?;
+        self.times.remove(&(held.look_at, id));
+        match &held.waiter {
             Waiter::Pop { group, topic, .. } => {
                 if let Some(groups) = self.pops.get_mut(topic) {
                     if let Some(line) = groups.get_mut(group) {
@@ -95,8 +126,16 @@ impl WaitList {
                     }
                 }
             }
+            Waiter::Lite { request, .. } => {
+                if let Some(waiting) = self.lites.get_mut(&request.client) {
+                    waiting.remove(&id);
+                    if waiting.is_empty() {
+                        self.lites.remove(&request.client);
+                    }
+                }
+            }
         }
-        Some(waiter)
+        Some(held)
     }
 
     /// Groups that wait for messages of a topic.
@@ -117,6 +156,11 @@ impl WaitList {
         self.pulls.get(&queue).map(|waiting| waiting.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// Receives of a lite consumer.
+    pub fn lites_of(&self, client: &str) -> Vec<WaiterId> {
+        self.lites.get(client).map(|waiting| waiting.iter().copied().collect()).unwrap_or_default()
+    }
+
     pub fn next_time(&self) -> Option<Timestamp> {
         self.times.first().map(|(at, _)| *at)
     }
@@ -129,7 +173,8 @@ impl WaitList {
     pub fn drain(&mut self) -> impl Iterator<Item = Waiter> {
         self.pops.clear();
         self.pulls.clear();
+        self.lites.clear();
         self.times.clear();
-        std::mem::take(&mut self.waiters).into_values().map(|(waiter, _)| waiter)
+        std::mem::take(&mut self.waiters).into_values().map(|held| held.waiter)
     }
 }

@@ -57,7 +57,8 @@ impl World {
                 },
             )?;
         }
-        self.settle()
+        self.settle()?;
+        self.begin_lites()
     }
 
     fn some_topic(&mut self, n: u64) -> TopicConfig {
@@ -103,7 +104,7 @@ impl World {
         GroupConfig { ordered, retry, retries_max, ..GroupConfig::default() }
     }
 
-    fn put_topic(&mut self, name: &str, config: TopicConfig) -> Checked {
+    pub fn put_topic(&mut self, name: &str, config: TopicConfig) -> Checked {
         let answer = self.engine().put_topic(&topic_name(name), config.clone());
         self.say(format!(
             "put topic {name} {:?} {} queues: {answer:?}",

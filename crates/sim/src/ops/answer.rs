@@ -56,7 +56,7 @@ impl World {
 
     /// Whether the answer about a receipt is right. What was deleted has no receipts.
     fn check_receipt(&mut self, receipt: Receipt, answer: Result<(), AckError>) -> Checked {
-        let (groups, topics) = (self.engine().group_names(), self.engine().topic_names());
+        let (groups, topics) = (self.engine().group_names(), self.topics());
         let group =
             groups.iter().any(|name| self.engine().group(name).is_some_and(|view| view.id == receipt.group));
         let topic = topics

@@ -8,7 +8,7 @@ use redstart_engine::{
 };
 use redstart_log::ReadError;
 
-use super::filters::FilterKind;
+use super::{filters::FilterKind, lite::public_name};
 use crate::{
     observe::READABLE,
     oracle::{Checked, Violation, acks, attempts, content, ensure, order, places, retention, turn::Held},
@@ -33,10 +33,10 @@ pub struct Ask {
 
 impl World {
     pub fn some_group_and_topic(&mut self) -> Option<(GroupView, TopicView)> {
-        let (groups, topics) = (self.engine().group_names(), self.engine().topic_names());
+        let (groups, topics) = (self.engine().group_names(), self.topics());
         let group = self.rng.pick(&groups)?.clone();
         let mut topic = self.rng.pick(&topics)?.clone();
-        if topic.as_str().starts_with('%') && !self.rng.one_in(3) {
+        if topic.as_str().starts_with('%') && !topic.is_lite() && !self.rng.one_in(3) {
             topic = self.rng.pick(&topics)?.clone();
         }
         Some((self.engine().group(&group)?, self.engine().topic(&topic)?))
@@ -73,11 +73,15 @@ impl World {
         ask: &Ask,
     ) -> Result<Vec<Receipt>, Violation> {
         self.know_group(group);
+        // A group begins at the first message of a lite topic, which has one queue.
+        let of_lite = Ask { queue: None, start: Start::Earliest, ..ask.clone() };
+        let ask = if topic.name.is_lite() { &of_lite } else { ask };
+        let name = public_name(&topic.name);
         let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
         let (now, filter) = (self.now, ask.filter.filter());
         let pop = Pop {
             group: &group.name,
-            topic: &topic.name,
+            topic: &name,
             queue: ask.queue,
             max: ask.max,
             invisible: ask.invisible,
@@ -86,7 +90,10 @@ impl World {
             client: "c1",
             start: ask.start,
         };
-        let popped = self.engine().pop(&pop, now);
+        let popped = match topic.name.is_lite() {
+            true => self.engine().pop_lite(&pop, &[topic.id], None, now),
+            false => self.engine().pop(&pop, now),
+        };
         // Consumers read for themselves.
         self.storage.fail_read(0);
         if !subscribed && self.engine().groups_of(&topic.name).contains(&group.name) {

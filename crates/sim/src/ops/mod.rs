@@ -5,6 +5,7 @@ mod answer;
 pub mod consume;
 pub mod filters;
 mod housekeeping;
+pub mod lite;
 mod offsets;
 mod produce;
 

@@ -8,7 +8,10 @@ use redstart_engine::{
     TopicName, TopicView, Visibility,
 };
 
-use super::Op;
+use super::{
+    Op,
+    lite::{addressed, public_name},
+};
 use crate::{
     Profile,
     oracle::{
@@ -78,6 +81,7 @@ impl World {
             Op::SendDelayed => MessageType::Delay,
             Op::SendHalf => MessageType::Transaction,
             _ if topic == MessageType::Priority => MessageType::Priority,
+            _ if topic == MessageType::Lite => MessageType::Lite,
             _ if topic == MessageType::Fifo => MessageType::Fifo,
             _ if topic == MessageType::Mixed => self.rng.of([MessageType::Normal, MessageType::Fifo]),
             _ => MessageType::Normal,
@@ -86,11 +90,14 @@ impl World {
     }
 
     pub fn send_some(&mut self, op: Op) -> Checked {
-        let topics: Vec<TopicName> =
-            self.engine().topic_names().into_iter().filter(|name| !name.as_str().starts_with('%')).collect();
+        let takes = |name: &TopicName| name.is_lite() || !name.as_str().starts_with('%');
+        let topics: Vec<TopicName> = self.topics().into_iter().filter(takes).collect();
         let mut fitting = Vec::new();
         for name in topics {
             let Some(view) = self.engine().topic(&name) else { continue };
+            if view.config.message_type == MessageType::Lite && !name.is_lite() {
+                continue;
+            }
             let deduplicates = op != Op::SendDedup || view.config.dedup_window.is_some();
             if let (Some(kind), true) = (self.kind_for(op, view.config.message_type), deduplicates) {
                 fitting.push((view, kind));
@@ -120,6 +127,7 @@ impl World {
             message.group = message.group.map(|group| {
                 messages.first().map_or(group, |first: &Message| first.group.clone().unwrap_or_default())
             });
+            addressed(&view.name, &mut message);
             self.note_sent(&view, &message, options);
             messages.push(message);
         }
@@ -149,7 +157,7 @@ impl World {
         options: SendOptions,
     ) -> Checked {
         let now = self.now;
-        let sent = self.engine().send(&view.name, messages, options, now);
+        let sent = self.engine().send(&public_name(&view.name), messages, options, now);
         let numbers: Vec<usize> = (first..first + messages.len()).collect();
         self.say(format!(
             "send {first:X} x{} to {} due {:?}: {sent:?}",
@@ -180,6 +188,8 @@ impl World {
                 SendError::TypeMismatch { .. } | SendError::UnknownQueue { .. } | SendError::DiskFull { .. },
             ) => Ok(()),
             Err(SendError::BatchDedup) => Ok(()),
+            // Its deletion is under way.
+            Err(SendError::UnknownLiteTopic { .. }) => Ok(()),
             Err(error) => Err(Violation::new(ACCEPTED, format!("message {first:X}: {error}"))),
         }
     }

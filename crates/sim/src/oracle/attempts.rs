@@ -11,7 +11,8 @@ pub const INVISIBLE: &str = "a message is invisible while it is held";
 /// Whether the delivery repeats the answer to a receive that was lost on its way.
 pub fn repeats(model: &mut Model, delivery: &Delivery, attempt_id: Option<&str>, now: Timestamp) -> bool {
     let receipt = delivery.receipt;
-    let ordered = model.groups.get(&receipt.group).is_some_and(|group| group.ever_ordered);
+    let ordered = model.is_lite(receipt.queue.topic)
+        || model.groups.get(&receipt.group).is_some_and(|group| group.ever_ordered);
     let turn = model.turn(receipt.group, receipt.queue, receipt.offset);
     let held = turn.held.as_ref().is_some_and(|held| held.until > now);
     let same = attempt_id.is_some() && turn.attempt_id.as_deref() == attempt_id;

@@ -9,6 +9,7 @@ use super::{
     Checked, Model, Violation, ensure,
     turn::{Acked, Turn},
 };
+use crate::ops::lite::public_name;
 
 pub const ORIGIN: &str = "a dead letter tells where it comes from";
 pub const EXHAUSTED: &str = "a message becomes a dead letter once, when its attempts are used up";
@@ -29,7 +30,8 @@ pub fn check(model: &mut Model, name: &str, number: usize, view: &MessageView<'_
     let given_up = view.property(DLQ_REASON).ok_or_else(|| broken("no reason"))? != "retries exhausted";
     let group = name.strip_prefix(DLQ_PREFIX).ok_or_else(|| broken("no dead-letter topic"))?;
     let topic = view.property(DLQ_ORIGIN_TOPIC).ok_or_else(|| broken("no topic"))?;
-    let home = model.messages[number].topic_name.as_str();
+    let home = public_name(&model.messages[number].topic_name);
+    let home = home.as_str();
     // One that became a dead letter again comes from the first dead-letter topic.
     ensure(topic == home || topic.starts_with('%'), ORIGIN, || {
         format!("message {number:X} of {home} says {topic}")

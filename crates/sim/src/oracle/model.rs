@@ -1,6 +1,9 @@
 //! The model: every message, every place in a queue, every group's standing, as far as clients were told.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use redstart_engine::{
     GroupId, Message, QueueId, QueueKey, QueueOffset, SendReceipt, Timestamp, TopicId, TopicName,
@@ -146,6 +149,7 @@ pub struct Model {
     pub standings: BTreeMap<(GroupId, TopicId), Standing>,
     pub groups: BTreeMap<GroupId, GroupLimits>,
     pub topic_names: BTreeMap<TopicId, String>,
+    pub lites: BTreeSet<TopicId>,
     pub configs: Configs,
     pub keep: Duration,
     /// A segment was removed before its time because the disk was full.
@@ -158,6 +162,10 @@ pub struct Model {
 }
 
 impl Model {
+    pub fn is_lite(&self, topic: TopicId) -> bool {
+        self.lites.contains(&topic)
+    }
+
     pub fn known(&self, id: &str) -> Option<&Known> {
         usize::from_str_radix(id, 16).ok().and_then(|number| self.messages.get(number))
     }

@@ -26,6 +26,8 @@ pub fn check_stored(model: &Model, number: usize, queue: QueueKey, offset: Queue
     Ok(())
 }
 
+pub const ALONE: &str = "a lite topic gives one message at a time";
+
 /// One answer to an ordered group: `offsets` of one queue, in the order they came, and whether each only repeats an
 /// answer that was lost on its way.
 pub fn check_delivered(
@@ -34,7 +36,9 @@ pub fn check_delivered(
     queue: QueueKey,
     offsets: &[(QueueOffset, bool)],
 ) -> Checked {
-    if !model.groups.get(&group).is_some_and(|group| group.always_ordered) {
+    let lite = model.is_lite(queue.topic);
+    ensure(!lite || offsets.len() <= 1, ALONE, || format!("queue {queue:?}: {offsets:?}"))?;
+    if !lite && !model.groups.get(&group).is_some_and(|group| group.always_ordered) {
         return Ok(());
     }
     let (Some(log), Some(standing)) = (model.queues.get(&queue), model.standings.get(&(group, queue.topic)))

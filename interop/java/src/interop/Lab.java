@@ -145,7 +145,12 @@ final class Lab {
         return label == null || label.equals(PRIMER);
     }
 
-    private <T extends Closeable> T keep(T client) {
+    /** A name that only this run has. */
+    String unique(String name) {
+        return name + "-" + RUN;
+    }
+
+    <T extends Closeable> T keep(T client) {
         clients.add(client);
         return client;
     }

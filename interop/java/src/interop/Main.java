@@ -28,6 +28,9 @@ public final class Main {
         SCENARIOS.put("tx-commit", Transactions::commit);
         SCENARIOS.put("delay", Delays::delay);
         SCENARIOS.put("recall", Delays::recall);
+        SCENARIOS.put("priority", Priorities::order);
+        SCENARIOS.put("lite", Lite::push);
+        SCENARIOS.put("lite-simple", Lite::simple);
         SCENARIOS.put("share-queue", Sharing::shareQueue);
         SCENARIOS.put("tag-filter", Filters::tag);
         SCENARIOS.put("sql-filter", Filters::sql);

@@ -1,0 +1,295 @@
+//! Lite topics: who may use which, what a client has subscribed to, and whom to tell of a loss.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use redstart_engine::{
+    GroupName, LITE_TOPIC_LEN_MAX, LiteError, LiteName, LiteOffset, QueueOffset, Receipt, Timestamp, TopicId,
+    TopicName,
+};
+use redstart_wire::v2::{
+    Code, LiteSubscriptionAction, NotifyUnsubscribeLiteCommand, OffsetOption, SyncLiteSubscriptionRequest,
+    TelemetryCommand, offset_option, telemetry_command::Command,
+};
+
+use super::{
+    service::Service,
+    status::{Refusal, ok},
+};
+use crate::shard::{LiteAction, LiteChange, LiteNotice, TooManyLites, Unavailable};
+
+/// Attributes of a consumer group: the topic whose lite topics it consumes, and whether each belongs to one client.
+pub(crate) const BIND_TOPIC: &str = "lite.bind.topic";
+pub(crate) const SUB_MODEL: &str = "lite.sub.model";
+pub(crate) const EXCLUSIVE: &str = "Exclusive";
+
+/// What clients are told. They count for themselves and may be late, so a little more is taken.
+pub(super) const QUOTA: usize = 2000;
+const QUOTA_TOLERANCE: usize = 300;
+pub(super) const NAME_LEN_MAX: usize = LITE_TOPIC_LEN_MAX;
+/// A lite topic that is being removed can be made again when that is durable.
+const ENSURE_TRIES: usize = 3;
+const UPKEEP_PAUSE: Duration = Duration::from_millis(200);
+
+/// How a group may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Binding {
+    pub parent: String,
+    pub exclusive: bool,
+}
+
+impl From<LiteError> for Refusal {
+    fn from(error: LiteError) -> Self {
+        let code = match error {
+            LiteError::UnknownTopic { .. } => Code::TopicNotFound,
+            LiteError::NotLite { .. } => Code::IllegalTopic,
+            LiteError::Deleting { .. } => Code::TooManyRequests,
+            LiteError::TooMany { .. } => Code::LiteTopicQuotaExceeded,
+        };
+        Refusal::new(code, error.to_string())
+    }
+}
+
+impl From<TooManyLites> for Refusal {
+    fn from(error: TooManyLites) -> Self {
+        Refusal::new(Code::LiteSubscriptionQuotaExceeded, error.to_string())
+    }
+}
+
+impl Service {
+    /// Takes over what a client has subscribed to.
+    pub(super) async fn sync_lites(
+        &self,
+        client: &str,
+        request: SyncLiteSubscriptionRequest,
+    ) -> Result<(), Refusal> {
+        self.clients.touch(client);
+        if !self.clients.is_alive(client) {
+            return Err(Refusal::new(Code::TooManyRequests, "too many clients are connected"));
+        }
+        let parent = self.topic_name(request.topic.as_ref())?;
+        let group = self.group_name(request.group.as_ref())?;
+        let binding = self.binding(&group).await?.flatten();
+        let exclusive = check_binding(binding.as_ref(), &group, &parent)?.exclusive;
+        let names = names(&request.lite_topic_set)?;
+        let action = match request.action() {
+            LiteSubscriptionAction::PartialAdd => {
+                let offset = offset(request.offset_option.as_ref())?;
+                LiteAction::Add(self.ensure_lites(&parent, names).await?, offset)
+            }
+            LiteSubscriptionAction::CompleteAdd => {
+                LiteAction::Replace(self.ensure_lites(&parent, names).await?)
+            }
+            LiteSubscriptionAction::PartialRemove => LiteAction::Remove(names),
+            LiteSubscriptionAction::CompleteRemove => LiteAction::Replace(Vec::new()),
+        };
+        let change = LiteChange {
+            client: client.to_owned(),
+            group,
+            parent,
+            action,
+            exclusive,
+            quota: QUOTA + QUOTA_TOLERANCE,
+        };
+        let notices = self.shard.change_lites(change)?.await??;
+        self.notify_lost(notices);
+        Ok(())
+    }
+
+    /// Makes the lite topics that do not exist, and says what all of them are.
+    pub(super) async fn ensure_lites(
+        &self,
+        parent: &TopicName,
+        names: Vec<LiteName>,
+    ) -> Result<Vec<(LiteName, TopicId)>, Refusal> {
+        for _ in 0..ENSURE_TRIES {
+            let (topic, asked) = (parent.clone(), names.clone());
+            let found: Option<Vec<TopicId>> =
+                self.ask(move |engine, _| engine.lite_ids(&topic, &asked).into_iter().collect()).await?;
+            if let Some(ids) = found {
+                return Ok(names.into_iter().zip(ids).collect());
+            }
+            let (topic, asked) = (parent.clone(), names.clone());
+            self.change(move |engine, _| engine.ensure_lites(&topic, &asked)).await?;
+        }
+        let why = format!("lite topics of {parent} are being removed, try again");
+        Err(Refusal::new(Code::TooManyRequests, why))
+    }
+
+    /// What a group is bound to, if anything; the outer `None` stands for no such group.
+    pub(super) async fn binding(&self, group: &GroupName) -> Result<Option<Option<Binding>>, Refusal> {
+        let asked = group.clone();
+        self.ask(move |engine, _| {
+            engine.group_config(&asked).map(|config| {
+                let exclusive = config
+                    .attributes
+                    .get(SUB_MODEL)
+                    .is_some_and(|model| model.eq_ignore_ascii_case(EXCLUSIVE));
+                let parent = config.attributes.get(BIND_TOPIC).cloned();
+                parent.map(|parent| Binding { parent, exclusive })
+            })
+        })
+        .await
+    }
+
+    /// Whether a receive is one of a lite consumer. What the client said of itself counts; after a restart it may not
+    /// have said anything yet.
+    pub(super) fn is_lite_receive(
+        &self,
+        client: &str,
+        binding: Option<&Binding>,
+        group: &GroupName,
+        topic: &TopicName,
+    ) -> Result<bool, Refusal> {
+        match (binding, self.clients.is_lite(client)) {
+            (None, None | Some(false)) => Ok(false),
+            (Some(Binding { parent, .. }), Some(false)) => {
+                let why = format!(
+                    "consumer group {group} is for the lite topics of {parent}: use a lite consumer, or another group"
+                );
+                Err(Refusal::new(Code::IllegalConsumerGroup, why))
+            }
+            (binding, _) => check_binding(binding, group, topic).map(|_| true),
+        }
+    }
+
+    /// Those of the receipts that belong to the lite topics named with them. One that is out of another topic, such as a
+    /// dead letter, has none to compare.
+    pub(super) async fn fitting(
+        &self,
+        receipts: Vec<(Option<Receipt>, Option<String>)>,
+    ) -> Result<Vec<Option<Receipt>>, Refusal> {
+        if receipts.iter().all(|(_, lite)| lite.is_none()) {
+            return Ok(receipts.into_iter().map(|(receipt, _)| receipt).collect());
+        }
+        self.ask(move |engine, _| {
+            let fits = |receipt: &Receipt, named: Option<&str>| match engine.lite_name_of(receipt.queue.topic)
+            {
+                Some((_, lite)) => named.is_none_or(|named| named == lite.as_str()),
+                None => true,
+            };
+            receipts
+                .into_iter()
+                .map(|(receipt, lite)| receipt.filter(|receipt| fits(receipt, lite.as_deref())))
+                .collect()
+        })
+        .await
+    }
+
+    /// Clients that are gone have no subscriptions, and those whose lite topics are gone are told.
+    pub(super) async fn lite_upkeep(&self, gone: Vec<String>) {
+        loop {
+            match self.shard.lite_upkeep(gone.clone()) {
+                Ok(reply) => return self.notify_lost(reply.await.unwrap_or_default()),
+                Err(Unavailable::Stopped) => return,
+                // To forget them now would be to keep their subscriptions for ever.
+                Err(Unavailable::Overloaded { .. }) => tokio::time::sleep(UPKEEP_PAUSE).await,
+            }
+        }
+    }
+
+    fn notify_lost(&self, notices: Vec<LiteNotice>) {
+        for LiteNotice { client, lite } in notices {
+            let command = NotifyUnsubscribeLiteCommand { lite_topic: lite.to_string() };
+            let command = TelemetryCommand {
+                status: Some(ok()),
+                command: Some(Command::NotifyUnsubscribeLiteCommand(command)),
+            };
+            // Without a stream, or with a full one, it finds out when it receives nothing.
+            let told =
+                self.clients.stream(&client).is_some_and(|stream| stream.try_send(Ok(command)).is_ok());
+            tracing::debug!(client, %lite, told, "a client has lost a lite topic");
+        }
+    }
+}
+
+fn check_binding<'a>(
+    binding: Option<&'a Binding>,
+    group: &GroupName,
+    topic: &TopicName,
+) -> Result<&'a Binding, Refusal> {
+    match binding {
+        Some(binding) if binding.parent == topic.as_str() => Ok(binding),
+        Some(Binding { parent, .. }) => {
+            let why =
+                format!("consumer group {group} is bound to the lite topics of {parent}, not of {topic}");
+            Err(Refusal::new(Code::IllegalTopic, why))
+        }
+        None => {
+            let why = format!(
+                "consumer group {group} is not bound to a topic with lite topics; bind it with: mqadmin updateSubGroup -c DefaultCluster -g {group} -a +{BIND_TOPIC}={topic}"
+            );
+            Err(Refusal::new(Code::IllegalConsumerGroup, why))
+        }
+    }
+}
+
+/// Each name once.
+fn names(names: &[String]) -> Result<Vec<LiteName>, Refusal> {
+    let (value, limit) = (names.len(), QUOTA + QUOTA_TOLERANCE);
+    if value > limit {
+        return Err(TooManyLites { what: "lite topics of one client", value, limit }.into());
+    }
+    let names = names.iter().map(|name| LiteName::new(name)).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(names.into_iter().collect())
+}
+
+fn offset(option: Option<&OffsetOption>) -> Result<LiteOffset, Refusal> {
+    use offset_option::{OffsetType, Policy};
+    let number = |value: i64| {
+        let why = || Refusal::new(Code::IllegalOffset, format!("the offset option {value} is negative"));
+        u64::try_from(value).map_err(|_| why())
+    };
+    Ok(match option.and_then(|option| option.offset_type.as_ref()) {
+        None => LiteOffset::Last,
+        Some(OffsetType::Policy(policy)) => match Policy::try_from(*policy).unwrap_or(Policy::Last) {
+            Policy::Last => LiteOffset::Last,
+            Policy::Min => LiteOffset::Min,
+            Policy::Max => LiteOffset::Max,
+        },
+        Some(OffsetType::Offset(offset)) => LiteOffset::At(QueueOffset(number(*offset)?)),
+        Some(OffsetType::TailN(count)) => LiteOffset::Back(number(*count)?),
+        Some(OffsetType::Timestamp(at)) => LiteOffset::Time(Timestamp(number(*at)?)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_counted_and_taken_once() {
+        let given = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let good: Vec<String> =
+            names(&given(&["b", "a", "b"])).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(good, ["a", "b"]);
+        for bad in ["", "a b", "a%b", &"x".repeat(65)] {
+            assert_eq!(names(&given(&[bad])).unwrap_err().code, Code::IllegalLiteTopic, "{bad:?}");
+        }
+        let many: Vec<String> = (0..=QUOTA + QUOTA_TOLERANCE).map(|n| n.to_string()).collect();
+        assert_eq!(names(&many).unwrap_err().code, Code::LiteSubscriptionQuotaExceeded);
+    }
+
+    #[test]
+    fn a_group_that_does_not_fit_is_told_what_to_do() {
+        let (group, topic) = (GroupName::new("g").unwrap(), TopicName::new("p").unwrap());
+        let bound = |parent: &str| Binding { parent: parent.to_owned(), exclusive: false };
+        assert!(check_binding(Some(&bound("p")), &group, &topic).is_ok());
+        assert_eq!(check_binding(Some(&bound("q")), &group, &topic).unwrap_err().code, Code::IllegalTopic);
+        let refusal = check_binding(None, &group, &topic).unwrap_err();
+        assert_eq!(refusal.code, Code::IllegalConsumerGroup);
+        assert!(refusal.message.contains("-g g -a +lite.bind.topic=p"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn an_offset_option_is_read_and_a_negative_one_refused() {
+        use offset_option::OffsetType;
+        let read = |option| offset(Some(&OffsetOption { offset_type: Some(option) }));
+        assert_eq!(offset(None), Ok(LiteOffset::Last));
+        assert_eq!(read(OffsetType::Policy(1)), Ok(LiteOffset::Min));
+        assert_eq!(read(OffsetType::Policy(2)), Ok(LiteOffset::Max));
+        assert_eq!(read(OffsetType::Offset(7)), Ok(LiteOffset::At(QueueOffset(7))));
+        assert_eq!(read(OffsetType::TailN(7)), Ok(LiteOffset::Back(7)));
+        assert_eq!(read(OffsetType::Timestamp(7)), Ok(LiteOffset::Time(Timestamp(7))));
+        assert_eq!(read(OffsetType::Offset(-1)).unwrap_err().code, Code::IllegalOffset);
+    }
+}

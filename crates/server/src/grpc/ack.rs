@@ -7,6 +7,7 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    claim::Denied,
     convert::from_duration,
     service::Service,
     status::{Refusal, ok, summary},
@@ -21,50 +22,86 @@ fn unknown_handle() -> Refusal {
     Refusal::new(Code::InvalidReceiptHandle, "the receipt handle was not made by this broker")
 }
 
+/// The answer to acks that were all refused. Some clients (Rust 5.0.0) look at the first entry whatever the status is.
+pub(super) fn refused(request: AckMessageRequest, refusal: &Refusal) -> AckMessageResponse {
+    let entries = request.entries.into_iter().take(ENTRIES_MAX).map(|entry| AckMessageResultEntry {
+        message_id: entry.message_id,
+        receipt_handle: entry.receipt_handle,
+        status: Some(refusal.status()),
+    });
+    AckMessageResponse { status: Some(refusal.status()), entries: entries.collect() }
+}
+
 impl Service {
-    pub(super) async fn ack(&self, request: AckMessageRequest) -> Result<AckMessageResponse, Refusal> {
+    pub(super) async fn ack(&self, request: AckMessageRequest) -> AckMessageResponse {
+        let results = match self.try_ack(&request).await {
+            Ok(results) => results,
+            Err(refusal) => return refused(request, &refusal),
+        };
+        let entries: Vec<AckMessageResultEntry> = request
+            .entries
+            .into_iter()
+            .zip(results)
+            .map(|(entry, result)| AckMessageResultEntry {
+                message_id: entry.message_id,
+                receipt_handle: entry.receipt_handle,
+                status: Some(result.map_or_else(|refusal| refusal.status(), |_| ok())),
+            })
+            .collect();
+        AckMessageResponse {
+            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
+            entries,
+        }
+    }
+
+    /// One result for each entry.
+    async fn try_ack(&self, request: &AckMessageRequest) -> Result<Vec<Result<Receipt, Refusal>>, Refusal> {
         if request.entries.is_empty() || request.entries.len() > ENTRIES_MAX {
             let why = format!("{} entries; there must be 1 to {ENTRIES_MAX}", request.entries.len());
             return Err(Refusal::new(Code::BadRequest, why));
         }
+        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
         let handles: Vec<Option<Receipt>> =
             request.entries.iter().map(|entry| self.signer.read_receipt(&entry.receipt_handle)).collect();
-        let receipts: Vec<Receipt> = handles.iter().flatten().copied().collect();
-        self.renewal.remove(&receipts);
-        let mut results = self.shard.ack(receipts)?.await?.into_iter();
-        let entries: Vec<AckMessageResultEntry> = request
-            .entries
-            .into_iter()
-            .zip(handles)
-            .map(|(entry, handle)| {
-                let result = match handle {
-                    Some(_) => results.next().unwrap_or(Err(AckError::Unknown)).map_err(Refusal::from),
-                    None => Err(unknown_handle()),
+        let results: Vec<Result<Receipt, Refusal>> = self
+            .ask(move |engine, now| {
+                let fit = |handle: Option<Receipt>| {
+                    let receipt = handle.ok_or_else(unknown_handle)?;
+                    claim.check(engine, receipt).map(|()| receipt)
                 };
-                AckMessageResultEntry {
-                    message_id: entry.message_id,
-                    receipt_handle: entry.receipt_handle,
-                    status: Some(result.map_or_else(|refusal| refusal.status(), |()| ok())),
-                }
+                let fitting: Vec<Result<Receipt, Refusal>> = handles.into_iter().map(fit).collect();
+                let receipts: Vec<Receipt> = fitting.iter().flatten().copied().collect();
+                let mut acked = engine.ack_batch(&receipts, now).into_iter();
+                let mut next = |receipt| match acked.next() {
+                    Some(Ok(())) => Ok(receipt),
+                    Some(Err(error)) => Err(error.into()),
+                    None => Err(AckError::Unknown.into()),
+                };
+                fitting.into_iter().map(|fit| fit.and_then(&mut next)).collect()
             })
-            .collect();
-        Ok(AckMessageResponse {
-            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
-            entries,
-        })
+            .await?;
+        let acked: Vec<Receipt> = results.iter().flatten().copied().collect();
+        self.renewal.remove(&acked);
+        Ok(results)
     }
 
     pub(super) async fn change_invisible(
         &self,
-        request: ChangeInvisibleDurationRequest,
+        request: &ChangeInvisibleDurationRequest,
     ) -> Result<String, Refusal> {
+        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
         })?;
         let delay = delay.max(RETRY_DELAY_MIN);
+        let changed = self
+            .ask(move |engine, now| {
+                claim.check(engine, receipt)?;
+                engine.change_invisible(receipt, delay, now).map_err(Refusal::from)
+            })
+            .await??;
         self.renewal.remove(&[receipt]);
-        let changed = self.ask(move |engine, now| engine.change_invisible(receipt, delay, now)).await??;
         Ok(self.signer.receipt(changed))
     }
 
@@ -72,16 +109,25 @@ impl Service {
         &self,
         request: ForwardMessageToDeadLetterQueueRequest,
     ) -> Result<(), Refusal> {
+        let claim = std::sync::Arc::new(self.claim(request.group.as_ref(), request.topic.as_ref())?);
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
-        self.renewal.remove(&[receipt]);
-        let forward = || self.shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, now));
-        match forward()?.await? {
+        let forward = || {
+            let claim = claim.clone();
+            self.shard.change(move |engine, now| {
+                claim.check(engine, receipt).map_err(Denied::Unfit)?;
+                engine.forward_to_dead_letters(receipt, now).map_err(Denied::Engine)
+            })
+        };
+        let forwarded = match forward()?.await? {
             // The first dead letter of a group makes its topic; when that is durable there is somewhere to go.
-            Err(ChangeError::Refused(ForwardError::NoTopic { .. })) => {
+            Err(ChangeError::Refused(Denied::Engine(ForwardError::NoTopic { .. }))) => {
                 self.change(|engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
-                forward()?.await?.map_err(ChangeError::into)
+                forward()?.await?
             }
-            other => other.map_err(ChangeError::into),
-        }
+            other => other,
+        };
+        forwarded?;
+        self.renewal.remove(&[receipt]);
+        Ok(())
     }
 }

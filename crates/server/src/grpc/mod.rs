@@ -4,6 +4,7 @@
 //! What it does hold is who the clients are ([`clients`]) and which of their messages are to be renewed ([`renewal`]).
 
 mod ack;
+mod claim;
 mod clients;
 mod convert;
 mod handle;

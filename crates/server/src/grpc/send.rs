@@ -42,7 +42,9 @@ impl Service {
         match receipt.visibility {
             Visibility::Visible(offset) => entry.offset = offset.0 as i64,
             Visibility::Delayed(key) => entry.recall_handle = self.signer.recall(receipt.queue.topic, key),
-            Visibility::Half => entry.transaction_id = self.signer.transaction(receipt.position),
+            Visibility::Half => {
+                entry.transaction_id = self.signer.transaction(receipt.queue.topic, receipt.position);
+            }
         }
         entry
     }

@@ -207,14 +207,10 @@ impl MessagingService for Service {
     }
 
     async fn ack_message(&self, request: Request<v2::AckMessageRequest>) -> Answer<v2::AckMessageResponse> {
-        let response = match self.client(&request) {
+        Ok(Response::new(match self.client(&request) {
             Ok(_) => self.ack(request.into_inner()).await,
-            Err(refusal) => Err(refusal),
-        };
-        Ok(Response::new(response.unwrap_or_else(|refusal| v2::AckMessageResponse {
-            status: Some(refusal.status()),
-            entries: Vec::new(),
-        })))
+            Err(refusal) => super::ack::refused(request.into_inner(), &refusal),
+        }))
     }
 
     async fn change_invisible_duration(
@@ -222,10 +218,15 @@ impl MessagingService for Service {
         request: Request<v2::ChangeInvisibleDurationRequest>,
     ) -> Answer<v2::ChangeInvisibleDurationResponse> {
         let result = match self.client(&request) {
-            Ok(_) => self.change_invisible(request.into_inner()).await,
+            Ok(_) => self.change_invisible(request.get_ref()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(ChangeInvisibleDurationResponse { receipt_handle } = result)
+        // The Java client keeps the handle of the answer even when it is a refusal: then the old one goes on.
+        let (status, receipt_handle) = match result {
+            Ok(changed) => (ok(), changed),
+            Err(refusal) => (refusal.status(), request.into_inner().receipt_handle),
+        };
+        Ok(Response::new(v2::ChangeInvisibleDurationResponse { status: Some(status), receipt_handle }))
     }
 
     async fn forward_message_to_dead_letter_queue(

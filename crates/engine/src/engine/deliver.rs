@@ -30,6 +30,9 @@ pub struct Pop<'a> {
     pub client: &'a str,
     /// Where a group starts that consumes the topic for the first time.
     pub start: Start,
+    /// In order, and no message group twice in one answer: for clients that go on to the next message of a group when
+    /// one has failed.
+    pub one_per_group: bool,
 }
 
 /// Where a new group begins.
@@ -144,6 +147,7 @@ impl Engine {
         Rules {
             ordered: config.is_some_and(|config| config.ordered),
             by_priority: topic_type == Some(MessageType::Priority),
+            one_per_group: pop.one_per_group,
             attempts_max,
             attempt_tag: pop.attempt.map_or(0, attempt_tag),
             flights_max: self.config.limits.flights_max,

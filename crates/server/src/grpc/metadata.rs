@@ -12,8 +12,27 @@ pub(super) fn client_id(metadata: &MetadataMap) -> Option<&str> {
 
 const CLIENT_ID_LEN_MAX: usize = 512;
 
-/// How long the client waits for the answer.
-pub(super) fn deadline(metadata: &MetadataMap) -> Option<Duration> {
+/// Who asks for messages.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub client: String,
+    /// How long it waits for the answer.
+    pub deadline: Option<Duration>,
+    /// It is a Go client.
+    pub go: bool,
+}
+
+/// Whoever made the request; its id was found before.
+pub(super) fn caller(metadata: &MetadataMap, client: &str) -> Caller {
+    let language = metadata.get_all("x-mq-language").iter().next_back();
+    Caller {
+        client: client.to_owned(),
+        deadline: deadline(metadata),
+        go: language.is_some_and(|language| language == "GO"),
+    }
+}
+
+fn deadline(metadata: &MetadataMap) -> Option<Duration> {
     parse_timeout(metadata.get("grpc-timeout")?.to_str().ok()?)
 }
 

@@ -197,10 +197,9 @@ impl MessagingService for Service {
         &self,
         request: Request<v2::ReceiveMessageRequest>,
     ) -> Answer<Self::ReceiveMessageStream> {
-        let client = self.client(&request).map(str::to_owned);
-        let deadline = metadata::deadline(request.metadata());
-        let stream = match client {
-            Ok(client) => self.receive(client, deadline, request.into_inner()).await,
+        let caller = self.client(&request).map(|id| metadata::caller(request.metadata(), id));
+        let stream = match caller {
+            Ok(caller) => self.receive(caller, request.into_inner()).await,
             Err(refusal) => super::receive::refused(&refusal),
         };
         Ok(Response::new(stream))

@@ -36,6 +36,7 @@ pub(super) enum Connection {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer {
     pub local: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
 }
 
 /// Accepts connections and does their handshakes beside each other: a slow one holds up nobody.
@@ -102,7 +103,7 @@ impl Connected for Connection {
             Connection::Plain(stream) => stream,
             Connection::Tls(stream) => stream.get_ref().0,
         };
-        Peer { local: stream.local_addr().ok() }
+        Peer { local: stream.local_addr().ok(), remote: stream.peer_addr().ok() }
     }
 }
 

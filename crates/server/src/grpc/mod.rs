@@ -6,6 +6,7 @@
 mod ack;
 mod claim;
 mod clients;
+mod commands;
 mod convert;
 mod handle;
 mod io;
@@ -25,15 +26,21 @@ mod transactions;
 use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use redstart_wire::v2::messaging_service_server::MessagingServiceServer;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tonic::transport::Server;
 
 use crate::shard::ShardHandle;
 use clients::Clients;
+use commands::Questions;
 use handle::Signer;
 use renewal::Renewal;
 use service::Service;
 
+pub use clients::{ClientKind, ClientSubscription, ClientView, Told};
+pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub use tls::TlsError;
 
 /// Settings of the gRPC front end.
@@ -76,6 +83,7 @@ pub struct Grpc {
     tls: tokio_rustls::TlsAcceptor,
     service: Service,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    stopping: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -99,12 +107,27 @@ impl Grpc {
         let signer = Signer::open(data_dir).map_err(StartError::Key)?;
         let clients = Arc::new(Clients::default());
         let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
-        let service = Service { shard, config: Arc::new(config), clients, renewal, signer: Arc::new(signer) };
-        Ok(Grpc { listener, tls, service, checks })
+        let (stopping, stopped) = watch::channel(false);
+        let service = Service {
+            shard,
+            config: Arc::new(config),
+            clients,
+            questions: Arc::new(Questions::default()),
+            stopped,
+            renewal,
+            signer: Arc::new(signer),
+        };
+        Ok(Grpc { listener, tls, service, checks, stopping })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// For those who ask about clients, or something of them.
+    pub fn commands(&self) -> Commands {
+        let service = &self.service;
+        Commands::new(service.clients.clone(), service.shard.clone(), service.questions.clone())
     }
 
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have, or after the grace time.
@@ -112,14 +135,13 @@ impl Grpc {
         self,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), tonic::transport::Error> {
-        let Grpc { listener, tls, service, checks } = self;
-        let (stopping, stopped) = tokio::sync::watch::channel(false);
-        let upkeep = tokio::spawn(service.clone().upkeep(checks, stopped));
+        let Grpc { listener, tls, service, checks, stopping } = self;
+        let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let (clients, shard) = (service.clients.clone(), service.shard.clone());
         let shutdown = async move {
             stop.await;
             // Long polls and telemetry streams end, so that their connections can.
-            let _ = stopping.send(true);
+            stopping.send_replace(true);
             clients.close();
             shard.end_polls();
         };

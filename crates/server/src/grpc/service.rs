@@ -9,11 +9,13 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     Config,
     clients::Clients,
+    commands::Questions,
     handle::Signer,
     io::Peer,
     metadata,
     renewal::Renewal,
     status::{Refusal, ok},
+    telemetry::Opener,
 };
 use crate::shard::{ChangeError, ShardHandle};
 
@@ -26,6 +28,9 @@ pub(super) struct Service {
     pub shard: ShardHandle,
     pub config: Arc<Config>,
     pub clients: Arc<Clients>,
+    pub questions: Arc<Questions>,
+    /// Turns true when the server goes down.
+    pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
     pub signer: Arc<Signer>,
 }
@@ -38,11 +43,8 @@ impl std::fmt::Debug for Service {
 
 impl Service {
     /// Runs beside the calls: asks about transactions, renews, forgets.
-    pub(super) async fn upkeep(
-        self,
-        mut checks: mpsc::Receiver<TransactionCheck>,
-        mut stopped: watch::Receiver<bool>,
-    ) {
+    pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>) {
+        let mut stopped = self.stopped.clone();
         let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             tokio::select! {
@@ -265,8 +267,11 @@ impl MessagingService for Service {
         &self,
         request: Request<Streaming<v2::TelemetryCommand>>,
     ) -> Answer<Self::TelemetryStream> {
-        let client = metadata::client_id(request.metadata()).map(str::to_owned);
-        Ok(Response::new(self.open_telemetry(client, request.into_inner())))
+        let opener = Opener {
+            client: metadata::client_id(request.metadata()).map(str::to_owned),
+            remote: peer(&request).and_then(|peer| peer.remote),
+        };
+        Ok(Response::new(self.open_telemetry(opener, request.into_inner())))
     }
 
     async fn notify_client_termination(

@@ -9,7 +9,7 @@ use redstart_engine::{
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    grpc::{self, Grpc},
+    grpc::{self, Commands, Grpc},
     shard::{self, Shard, ShardHandle},
 };
 use redstart_wire::v2::{
@@ -28,6 +28,7 @@ use tonic::{
 pub struct Broker {
     pub address: SocketAddr,
     pub shard: Shard,
+    pub commands: Commands,
     dir: TempDir,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
@@ -67,12 +68,12 @@ impl Broker {
             Shard::open(Arc::new(storage), options, engine(), shard::Config::default()).unwrap().shard;
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
-        let address = grpc.address().unwrap();
+        let (address, commands) = (grpc.address().unwrap(), grpc.commands());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             grpc.serve(async { drop(stopped.await) }).await.unwrap();
         });
-        Broker { address, shard, dir, stop: Some(stop), serving }
+        Broker { address, shard, commands, dir, stop: Some(stop), serving }
     }
 
     pub fn shard(&self) -> ShardHandle {

@@ -1,6 +1,7 @@
 //! The `redstart` binary.
 
 mod check;
+mod files;
 mod serve;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use redstart_engine::{AckError, ForwardError, Receipt};
 use redstart_wire::v2::{
-    AckMessageRequest, AckMessageResponse, AckMessageResultEntry, ChangeInvisibleDurationRequest, Code,
-    ForwardMessageToDeadLetterQueueRequest,
+    AckMessageEntry, AckMessageRequest, AckMessageResponse, AckMessageResultEntry,
+    ChangeInvisibleDurationRequest, Code, ForwardMessageToDeadLetterQueueRequest,
 };
 
 use super::{
@@ -15,6 +15,8 @@ use super::{
 use crate::shard::ChangeError;
 
 const ENTRIES_MAX: usize = 1024;
+/// Ids and handles are sent back, so they have a bound. Ours are far below it.
+const TEXT_LEN_MAX: usize = 1024;
 /// A message that is given back does not come again at once: some clients compute no delay of their own.
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 
@@ -24,11 +26,15 @@ fn unknown_handle() -> Refusal {
 
 /// The answer to acks that were all refused. Some clients (Rust 5.0.0) look at the first entry whatever the status is.
 pub(super) fn refused(request: AckMessageRequest, refusal: &Refusal) -> AckMessageResponse {
-    let entries = request.entries.into_iter().take(ENTRIES_MAX).map(|entry| AckMessageResultEntry {
-        message_id: entry.message_id,
-        receipt_handle: entry.receipt_handle,
-        status: Some(refusal.status()),
-    });
+    let fits = |entry: &AckMessageEntry| {
+        entry.message_id.len() <= TEXT_LEN_MAX && entry.receipt_handle.len() <= TEXT_LEN_MAX
+    };
+    let entries =
+        request.entries.into_iter().take(ENTRIES_MAX).filter(fits).map(|entry| AckMessageResultEntry {
+            message_id: entry.message_id,
+            receipt_handle: entry.receipt_handle,
+            status: Some(refusal.status()),
+        });
     AckMessageResponse { status: Some(refusal.status()), entries: entries.collect() }
 }
 
@@ -59,6 +65,12 @@ impl Service {
         if request.entries.is_empty() || request.entries.len() > ENTRIES_MAX {
             let why = format!("{} entries; there must be 1 to {ENTRIES_MAX}", request.entries.len());
             return Err(Refusal::new(Code::BadRequest, why));
+        }
+        let longest =
+            request.entries.iter().map(|entry| entry.message_id.len().max(entry.receipt_handle.len()));
+        if let Some(len) = longest.max().filter(|len| *len > TEXT_LEN_MAX) {
+            let why = format!("an id or handle of {len} bytes; the limit is {TEXT_LEN_MAX}");
+            return Err(Refusal::new(Code::InvalidReceiptHandle, why));
         }
         let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
         let handles: Vec<Option<Receipt>> =

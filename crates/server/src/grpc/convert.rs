@@ -111,7 +111,12 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     let mut properties: Vec<(String, String)> = message.user_properties.into_iter().collect();
     properties.sort_unstable();
     properties.extend(system.trace_context.map(|context| (TRACE_CONTEXT.to_owned(), context)));
-    let gzip = system.body_encoding == i32::from(Encoding::Gzip);
+    // Whoever reads it would take it for something else.
+    let Ok(encoding) = Encoding::try_from(system.body_encoding) else {
+        let why = format!("the body encoding {} is not known", system.body_encoding);
+        return Err(Refusal::new(Code::MessageCorrupted, why));
+    };
+    let gzip = encoding == Encoding::Gzip;
     Ok(Message {
         id: system.message_id,
         tag: system.tag.filter(|tag| !tag.is_empty()),

@@ -164,6 +164,31 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_a_handle_that_was_not_made_here(text in ".{0,120}", at: usize, byte: u8) {
+            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            proptest::prop_assert_eq!(signer.read_receipt(&text), None);
+            proptest::prop_assert_eq!(signer.read_recall(&text), None);
+            proptest::prop_assert_eq!(signer.read_transaction(&text), None);
+            let mut bytes = signer.receipt(receipt()).into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            // Digits may be of either case.
+            if let Some(read) = std::str::from_utf8(&bytes).ok().and_then(|text| signer.read_receipt(text)) {
+                proptest::prop_assert_eq!(read, receipt());
+            }
+        }
+
+        #[test]
+        fn every_receipt_comes_back(group: u32, topic: u32, queue: u32, offset: u64, seq: u64) {
+            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            let queue = QueueKey { topic: TopicId(topic), queue: QueueId(queue) };
+            let receipt = Receipt { group: GroupId(group), queue, offset: QueueOffset(offset), seq };
+            proptest::prop_assert_eq!(signer.read_receipt(&signer.receipt(receipt)), Some(receipt));
+        }
+    }
+
     #[test]
     fn a_handle_of_one_kind_is_none_of_another() {
         let dir = tempfile::TempDir::new().unwrap();

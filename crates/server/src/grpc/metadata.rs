@@ -59,6 +59,16 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_timeout_or_none(text in "\\PC{0,12}|[0-9]{0,10}[HMSmun]?") {
+            if let Some(time) = parse_timeout(&text) {
+                proptest::prop_assert!(time <= Duration::from_secs(99_999_999 * 3600));
+                proptest::prop_assert!(text.len() <= 9 && text.len() >= 2);
+            }
+        }
+    }
+
     #[test]
     fn timeouts_are_read_in_every_unit_and_nonsense_is_not() {
         let seconds = |text| parse_timeout(text).map(|time| time.as_secs_f64());

@@ -138,9 +138,13 @@ fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<
 
 pub(super) fn filter(expression: Option<&FilterExpression>) -> Result<Filter, Refusal> {
     let Some(expression) = expression else { return Ok(Filter::All) };
-    let filter = match expression.r#type() {
-        FilterType::Sql => Filter::sql(&expression.expression),
-        FilterType::Tag | FilterType::Unspecified => Filter::tags(&expression.expression),
+    let filter = match FilterType::try_from(expression.r#type) {
+        Ok(FilterType::Sql) => Filter::sql(&expression.expression),
+        Ok(FilterType::Tag | FilterType::Unspecified) => Filter::tags(&expression.expression),
+        Err(_) => {
+            let why = format!("the filter type {} is not known", expression.r#type);
+            return Err(Refusal::new(Code::IllegalFilterExpression, why));
+        }
     };
     filter.map_err(|error| Refusal::new(Code::IllegalFilterExpression, error.to_string()))
 }

@@ -13,6 +13,7 @@ use super::{
     handle::Signer,
     io::Peer,
     metadata,
+    outflow::in_turn,
     renewal::Renewal,
     status::{Refusal, ok},
     telemetry::Opener,
@@ -115,7 +116,7 @@ impl Service {
 
 /// Which address the call came in on.
 fn peer<T>(request: &Request<T>) -> Option<Peer> {
-    request.extensions().get::<Peer>().copied()
+    request.extensions().get::<Peer>().cloned()
 }
 
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -199,12 +200,13 @@ impl MessagingService for Service {
         &self,
         request: Request<v2::ReceiveMessageRequest>,
     ) -> Answer<Self::ReceiveMessageStream> {
+        let peer = peer(&request);
         let caller = self.client(&request).map(|id| metadata::caller(request.metadata(), id));
         let stream = match caller {
             Ok(caller) => self.receive(caller, request.into_inner()).await,
             Err(refusal) => super::receive::refused(&refusal),
         };
-        Ok(Response::new(stream))
+        Ok(Response::new(in_turn(peer, stream).await))
     }
 
     async fn ack_message(&self, request: Request<v2::AckMessageRequest>) -> Answer<v2::AckMessageResponse> {
@@ -290,12 +292,13 @@ impl MessagingService for Service {
         &self,
         request: Request<v2::PullMessageRequest>,
     ) -> Answer<Self::PullMessageStream> {
-        let client = self.client(&request).map(str::to_owned);
-        let stream = match client {
+        let peer = peer(&request);
+        let stream = match self.client(&request) {
             Ok(_) => self.pull(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        Ok(Response::new(stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))))
+        let stream = stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal));
+        Ok(Response::new(in_turn(peer, stream).await))
     }
 
     async fn update_offset(

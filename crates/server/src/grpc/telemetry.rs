@@ -1,5 +1,6 @@
 use std::{net::SocketAddr, time::Duration};
 
+use prost::Message as _;
 use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
 use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, SubscriptionEntry, TelemetryCommand,
@@ -16,9 +17,11 @@ use super::{
     status::{Refusal, ok},
 };
 
-/// Commands that wait for a client to read them; past it the client is too slow and its stream ends.
-const COMMANDS_MAX: usize = 64;
+/// Commands that wait for a client to read them; past it the client is too slow and gets no more.
+const COMMANDS_MAX: usize = 16;
 const REPEAT_AFTER: Duration = Duration::from_millis(1500);
+/// Settings as they come; they are sent back, so a client that does not read would have them kept for it.
+const SETTINGS_BYTES_MAX: usize = 1 << 20;
 /// Topics that one client may publish to or consume.
 const TOPICS_MAX: usize = 4096;
 /// Texts in which a client describes itself.
@@ -90,6 +93,10 @@ impl Service {
                 }
                 None => continue,
             };
+            // What was sent before is read first: else the answers of a client that only talks pile up.
+            if outgoing.reserve_many(COMMANDS_MAX).await.is_err() {
+                return;
+            }
             let settings = match self.register(client, remote, settings, outgoing.clone()).await {
                 Ok(settings) => settings,
                 Err(refusal) => {
@@ -145,6 +152,11 @@ impl Service {
 
     /// What a client's settings say about it.
     fn told(&self, settings: &Settings) -> Result<Told, Refusal> {
+        let len = settings.encoded_len();
+        if len > SETTINGS_BYTES_MAX {
+            let why = format!("settings of {len} bytes; the limit is {SETTINGS_BYTES_MAX}");
+            return Err(Refusal::new(Code::BadRequest, why));
+        }
         let mut told = Told { kind: kind(settings.client_type()), ..Told::default() };
         if let Some(agent) = &settings.user_agent {
             told.language = agent.language().as_str_name().to_owned();

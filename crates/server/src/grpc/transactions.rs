@@ -18,11 +18,15 @@ impl Service {
         let (made_for, id) = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
             Refusal::new(Code::InvalidTransactionId, "the transaction id was not made by this broker")
         })?;
-        let commit = match request.resolution() {
-            TransactionResolution::Commit => true,
-            TransactionResolution::Rollback => false,
+        let commit = match TransactionResolution::try_from(request.resolution) {
+            Ok(TransactionResolution::Commit) => true,
+            Ok(TransactionResolution::Rollback) => false,
             // The producer does not know yet: it will be asked again.
-            TransactionResolution::Unspecified => return Ok(()),
+            Ok(TransactionResolution::Unspecified) => return Ok(()),
+            Err(_) => {
+                let why = format!("the resolution {} is not known", request.resolution);
+                return Err(Refusal::new(Code::BadRequest, why));
+            }
         };
         let end = self.shard.change(move |engine, now| {
             check_topic(engine, "transaction id", Code::InvalidTransactionId, made_for, &topic)

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod http2;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use redstart_engine::{
@@ -40,6 +42,8 @@ pub fn config() -> grpc::Config {
         broker: "broker-a".to_owned(),
         auto_create_groups: true,
         advertise: None,
+        certificate: None,
+        limits: grpc::Limits::default(),
     }
 }
 

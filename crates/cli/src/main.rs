@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod files;
 mod serve;
 
 use std::{path::PathBuf, process::ExitCode};

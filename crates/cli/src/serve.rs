@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    grpc::{self, Grpc},
+    grpc::{self, CertificateFiles, Grpc},
     remoting::{self, Remoting},
     shard::{self, Flush, Opened, Shard},
 };
@@ -20,6 +20,8 @@ use tokio::{
     sync::{mpsc, watch},
 };
 use tracing_subscriber::EnvFilter;
+
+use crate::files::raise_file_limit;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -41,6 +43,12 @@ pub struct Arguments {
     /// Address that routes carry, host:port, instead of the one each client dialled
     #[arg(long)]
     advertise: Option<String>,
+    /// Certificate chain (PEM) for TLS, with --tls-key; without it a self-signed one is kept in the data directory
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key (PEM) of the certificate
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Acknowledge when durable (sync), or when written and flushed every half second (async)
     #[arg(long, value_enum, default_value_t = FlushMode::Sync)]
     flush: FlushMode,
@@ -65,6 +73,8 @@ const ASYNC_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Calls under way get this long to end when the broker stops.
 const GRACE: Duration = Duration::from_secs(3);
+/// Files that are not gRPC connections.
+const FILES_RESERVED: usize = 4096;
 /// Transactions that wait to be asked about.
 const CHECKS_MAX: usize = 4096;
 
@@ -124,6 +134,8 @@ async fn serve(
         broker: BROKER.to_owned(),
         auto_create_groups: true,
         advertise: arguments.advertise.clone(),
+        certificate: certificate(arguments),
+        limits: limits(),
     };
     let grpc = Grpc::bind(grpc_config, shard.handle(), checks, &arguments.data_dir).await?;
     let remoting_config = remoting::Config {
@@ -134,7 +146,7 @@ async fn serve(
     };
     let remoting = Remoting::bind(remoting_config, shard.handle()).await?;
     println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
-    println!("  5.x clients (gRPC, plaintext and TLS)   {}", at(arguments.grpc_port));
+    println!("  5.x clients (gRPC, plaintext and TLS)   {}", grpc.address()?);
     println!("  topics and groups (mqadmin)             -n {}", at(arguments.namesrv_port));
     println!("  data                                    {}", arguments.data_dir.display());
 
@@ -153,6 +165,20 @@ async fn serve(
     }
     remoting.abort();
     Ok(())
+}
+
+fn certificate(arguments: &Arguments) -> Option<CertificateFiles> {
+    let (certificate, key) = (arguments.tls_cert.clone()?, arguments.tls_key.clone()?);
+    Some(CertificateFiles { certificate, key })
+}
+
+/// As many connections as there can be files, with some left for segments and the other ports.
+fn limits() -> grpc::Limits {
+    let default = grpc::Limits::default();
+    let files = raise_file_limit();
+    let connections_max = default.connections_max.min(files.saturating_sub(FILES_RESERVED).max(files / 2));
+    tracing::info!(files, connections_max, "limits");
+    grpc::Limits { connections_max, ..default }
 }
 
 /// A signal to stop, or a shard that has failed.

@@ -182,6 +182,65 @@ fn messages_without_a_group_are_ordered_by_queue() {
 }
 
 #[test]
+fn one_per_group_takes_the_first_of_each_group_whether_new_unlocked_or_timed_out() {
+    let mut broker = broker(MessageType::Fifo, GroupConfig::ordered());
+    for (id, name) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a"), ("b2", "b"), ("c1", "c")] {
+        broker.send("t", in_group(id, name));
+    }
+    let new = broker.pop_one_per_group("g", "t");
+    assert_eq!(ids(&new), ["a1", "b1", "c1"]);
+    assert!(broker.pop_one_per_group("g", "t").is_empty(), "each group has one in flight");
+    broker.ack(&new[0]);
+    broker.ack(&new[1]);
+    let unlocked = broker.pop_one_per_group("g", "t");
+    assert_eq!(ids(&unlocked), ["a2", "b2"]);
+    broker.pass(secs(10));
+    let timed_out = broker.pop_one_per_group("g", "t");
+    assert_eq!(ids(&timed_out), ["a2", "b2", "c1"], "again, and a3 stays behind a2");
+    broker.ack(&timed_out[0]);
+    assert_eq!(ids(&broker.pop_one_per_group("g", "t")), ["a3"]);
+}
+
+#[test]
+fn one_per_group_takes_apart_what_an_ordinary_answer_held_together() {
+    let mut broker = broker(MessageType::Fifo, GroupConfig::ordered());
+    for id in ["a1", "a2", "a3"] {
+        broker.send("t", in_group(id, "a"));
+    }
+    assert_eq!(ids(&broker.pop("g", "t", 32, secs(10))), ["a1", "a2", "a3"]);
+    broker.pass(secs(10));
+    for id in ["a1", "a2", "a3"] {
+        let got = broker.pop_one_per_group("g", "t");
+        assert_eq!(ids(&got), [id]);
+        assert!(broker.pop_one_per_group("g", "t").is_empty(), "the rest waits for {id}");
+        broker.ack(&got[0]);
+    }
+}
+
+#[test]
+fn one_per_group_counts_messages_without_a_group_as_one_group_of_each_queue() {
+    let mut broker = Broker::default();
+    broker.create_topic("t", TopicConfig { read_queues: 2, write_queues: 2, ..TopicConfig::default() });
+    broker.create_group("g", GroupConfig::ordered());
+    for (id, queue) in [("p1", 0), ("p2", 0), ("q1", 1), ("q2", 1)] {
+        let options = SendOptions { queue: Some(QueueId(queue)), ..SendOptions::default() };
+        broker.send_with("t", message(id), options).unwrap();
+    }
+    let mut got = broker.pop_one_per_group("g", "t");
+    got.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(ids(&got), ["p1", "q1"]);
+}
+
+#[test]
+fn one_per_group_changes_nothing_for_a_group_without_order() {
+    let mut broker = broker(MessageType::Fifo, GroupConfig::default());
+    for id in ["a1", "a2"] {
+        broker.send("t", in_group(id, "a"));
+    }
+    assert_eq!(ids(&broker.pop_one_per_group("g", "t")), ["a1", "a2"]);
+}
+
+#[test]
 fn the_same_attempt_gets_the_same_messages_again() {
     let mut broker = broker(MessageType::Fifo, GroupConfig::ordered());
     broker.send("t", in_group("a1", "a"));
@@ -197,6 +256,7 @@ fn the_same_attempt_gets_the_same_messages_again() {
         attempt: Some("try-1"),
         client: "c",
         start: Start::Earliest,
+        one_per_group: false,
     };
     assert_eq!(ids(&broker.pop_with(&pop)), ["a1"]);
     let again = broker.pop_with(&pop);
@@ -250,6 +310,7 @@ fn a_new_group_starts_at_the_newest_and_later_queues_from_their_beginning() {
         attempt: None,
         client: "c",
         start: Start::Latest,
+        one_per_group: false,
     };
     assert!(broker.pop_with(&pop).is_empty());
     broker.send("t", message("after"));
@@ -280,6 +341,7 @@ fn filtered_messages_move_progress_and_do_not_block_a_message_group() {
             attempt: None,
             client: "c",
             start: Start::Earliest,
+            one_per_group: false,
         };
         let got = broker.pop_with(&pop);
         assert_eq!(ids(&got), ["a2"]);

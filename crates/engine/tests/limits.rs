@@ -299,6 +299,7 @@ fn pop_from(
         attempt: None,
         client: "test",
         start: Start::Earliest,
+        one_per_group: false,
     };
     broker.engine.pop(&pop, broker.now)
 }
@@ -465,6 +466,7 @@ fn a_selective_filter_reads_only_so_much_at_a_time() {
         attempt: None,
         client: "test",
         start: Start::Earliest,
+        one_per_group: false,
     };
     let mut found = Vec::new();
     for round in 0..3 {

@@ -285,6 +285,7 @@ fn each_client_of_a_group_is_served_by_its_own_filter() {
             attempt: None,
             client: "test",
             start: Start::Earliest,
+            one_per_group: false,
         };
         broker.pop_with(&pop).into_iter().map(|got| got.id).collect::<Vec<_>>()
     };

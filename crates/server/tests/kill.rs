@@ -78,6 +78,7 @@ fn pop() -> PopRequest {
         attempt: None,
         client: "child".to_owned(),
         start: Start::Earliest,
+        one_per_group: false,
         wait: Duration::from_millis(50),
     }
 }

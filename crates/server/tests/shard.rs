@@ -79,6 +79,7 @@ fn pop(wait: Duration) -> PopRequest {
         attempt: None,
         client: "test".to_owned(),
         start: Start::Earliest,
+        one_per_group: false,
         wait,
     }
 }

@@ -65,6 +65,7 @@ impl World {
                     filter: FilterKind::All,
                     attempt: None,
                     start: Start::Earliest,
+                    one_per_group: false,
                 };
                 let receipts = self.pop(&group, &topic, &ask)?;
                 got += receipts.len();

@@ -133,6 +133,10 @@ impl Engine {
         self.topic_name(id).cloned()
     }
 
+    pub fn group_name_of(&self, id: GroupId) -> Option<GroupName> {
+        self.state.groups.get(&id).map(|group| group.name.clone())
+    }
+
     pub fn topic(&self, name: &TopicName) -> Option<TopicView> {
         self.state.topic_by_name(name).map(|topic| TopicView {
             id: topic.id,

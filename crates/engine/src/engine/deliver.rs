@@ -30,6 +30,9 @@ pub struct Pop<'a> {
     pub client: &'a str,
     /// Where a group starts that consumes the topic for the first time.
     pub start: Start,
+    /// In order, and no message group twice in one answer: for clients that go on to the next message of a group when
+    /// one has failed.
+    pub one_per_group: bool,
 }
 
 /// Where a new group begins.
@@ -152,6 +155,7 @@ impl Engine {
         Rules {
             ordered,
             by_priority: topic_type == Some(MessageType::Priority) && !ordered,
+            one_per_group: pop.one_per_group,
             part: Part::All,
             retries_before: u64::MAX,
             attempts_max,

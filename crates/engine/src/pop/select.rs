@@ -49,6 +49,8 @@ pub(crate) struct Rules {
     pub part: Part,
     /// Deliveries with this number and later ones were made by the same request: they are no retries.
     pub retries_before: u64,
+    /// At most one message of a message group; those without one are one group in each queue.
+    pub one_per_group: bool,
     pub attempts_max: u32,
     pub attempt_tag: u64,
     pub flights_max: usize,
@@ -254,7 +256,7 @@ impl<S: Source> Selection<'_, S> {
                 return;
             }
             let held = flight.state == FlightState::Held && flight.visible_at > self.rules.now;
-            if held && flight.attempt_tag == self.rules.attempt_tag {
+            if held && flight.attempt_tag == self.rules.attempt_tag && self.may_deliver(flight.lock) {
                 self.deliver_again(offset, flight, flight.attempt);
             }
         }
@@ -273,7 +275,7 @@ impl<S: Source> Selection<'_, S> {
             }
             let Some(flight) = progress.flight(offset) else { continue };
             let earlier = locks.earlier_flights(flight.lock, offset);
-            if earlier.iter().all(|earlier| self.delivers(*earlier)) {
+            if earlier.iter().all(|earlier| self.delivers(*earlier)) && self.may_deliver(flight.lock) {
                 self.retry(offset, flight);
             }
         }
@@ -281,6 +283,11 @@ impl<S: Source> Selection<'_, S> {
 
     fn delivers(&self, offset: QueueOffset) -> bool {
         self.out.delivered.iter().any(|(delivered, _)| delivered.offset == offset)
+    }
+
+    /// Whether this answer may carry one more message of the group.
+    fn may_deliver(&self, lock: u32) -> bool {
+        !self.rules.one_per_group || !self.delivers_lock(lock)
     }
 
     fn delivers_lock(&self, lock: u32) -> bool {
@@ -292,6 +299,9 @@ impl<S: Source> Selection<'_, S> {
         let Some(locks) = &self.progress.locks else { return };
         for (_, lock) in locks.ready() {
             for offset in locks.waiting(lock) {
+                if !self.may_deliver(lock) {
+                    break;
+                }
                 if self.full() || !self.room() {
                     self.out.more = true;
                     return;
@@ -312,7 +322,8 @@ impl<S: Source> Selection<'_, S> {
             |this, offset, entry| {
                 let lock = entry.group_hash;
                 // A group that this very answer locked may go on: its messages come in order and block the rest.
-                let ours = this.delivers_lock(lock)
+                let ours = !this.rules.one_per_group
+                    && this.delivers_lock(lock)
                     && !this.out.blocked.iter().any(|blocked| blocked.lock == lock)
                     && locks.is_free(lock);
                 let free = locks.is_free(lock) && !this.delivers_lock(lock);

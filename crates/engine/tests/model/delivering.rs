@@ -66,6 +66,7 @@ impl Harness {
                 From::Latest => Start::Latest,
                 From::Ago(ms) => Start::At(Timestamp(now.saturating_sub(ms))),
             },
+            one_per_group: false,
         };
         let expected = self.expected_pop(op);
         let result = self.engine.pop(&request, Timestamp(now));

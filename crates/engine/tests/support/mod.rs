@@ -117,6 +117,22 @@ impl Broker {
     }
 
     pub fn pop(&mut self, by: &str, from: &str, max: usize, invisible: Duration) -> Vec<Got> {
+        self.pop_of(by, from, max, invisible, false)
+    }
+
+    /// Receives no message group twice.
+    pub fn pop_one_per_group(&mut self, by: &str, from: &str) -> Vec<Got> {
+        self.pop_of(by, from, 32, secs(10), true)
+    }
+
+    fn pop_of(
+        &mut self,
+        by: &str,
+        from: &str,
+        max: usize,
+        invisible: Duration,
+        one_per_group: bool,
+    ) -> Vec<Got> {
         let (by, from) = (group(by), topic(from));
         self.pop_with(&Pop {
             group: &by,
@@ -128,6 +144,7 @@ impl Broker {
             attempt: None,
             client: "test",
             start: Start::Earliest,
+            one_per_group,
         })
     }
 

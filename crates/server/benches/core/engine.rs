@@ -96,6 +96,7 @@ pub fn pop_ack() {
             attempt: None,
             client: "bench",
             start: Start::Earliest,
+            one_per_group: false,
         };
         let popped = bench.engine.pop(&pop, bench.now).expect("popped");
         if popped.deliveries.is_empty() {

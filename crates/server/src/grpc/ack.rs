@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use redstart_engine::{AckError, ForwardError, Receipt};
 use redstart_wire::v2::{
-    AckMessageRequest, AckMessageResponse, AckMessageResultEntry, ChangeInvisibleDurationRequest, Code,
-    ForwardMessageToDeadLetterQueueRequest,
+    AckMessageEntry, AckMessageRequest, AckMessageResponse, AckMessageResultEntry,
+    ChangeInvisibleDurationRequest, Code, ForwardMessageToDeadLetterQueueRequest,
 };
 
 use super::{
+    claim::Denied,
     convert::from_duration,
     service::Service,
     status::{Refusal, ok, summary},
@@ -14,6 +15,8 @@ use super::{
 use crate::shard::ChangeError;
 
 const ENTRIES_MAX: usize = 1024;
+/// Ids and handles are sent back, so they have a bound. Ours are far below it.
+const TEXT_LEN_MAX: usize = 1024;
 /// A message that is given back does not come again at once: some clients compute no delay of their own.
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 
@@ -21,66 +24,106 @@ fn unknown_handle() -> Refusal {
     Refusal::new(Code::InvalidReceiptHandle, "the receipt handle was not made by this broker")
 }
 
+/// The answer to acks that were all refused. Some clients (Rust 5.0.0) look at the first entry whatever the status is.
+pub(super) fn refused(request: AckMessageRequest, refusal: &Refusal) -> AckMessageResponse {
+    let fits = |entry: &AckMessageEntry| {
+        entry.message_id.len() <= TEXT_LEN_MAX && entry.receipt_handle.len() <= TEXT_LEN_MAX
+    };
+    let entries =
+        request.entries.into_iter().take(ENTRIES_MAX).filter(fits).map(|entry| AckMessageResultEntry {
+            message_id: entry.message_id,
+            receipt_handle: entry.receipt_handle,
+            status: Some(refusal.status()),
+        });
+    AckMessageResponse { status: Some(refusal.status()), entries: entries.collect() }
+}
+
 impl Service {
-    pub(super) async fn ack(&self, request: AckMessageRequest) -> Result<AckMessageResponse, Refusal> {
+    pub(super) async fn ack(&self, request: AckMessageRequest) -> AckMessageResponse {
+        let results = match self.try_ack(&request).await {
+            Ok(results) => results,
+            Err(refusal) => return refused(request, &refusal),
+        };
+        let entries: Vec<AckMessageResultEntry> = request
+            .entries
+            .into_iter()
+            .zip(results)
+            .map(|(entry, result)| AckMessageResultEntry {
+                message_id: entry.message_id,
+                receipt_handle: entry.receipt_handle,
+                status: Some(result.map_or_else(|refusal| refusal.status(), |_| ok())),
+            })
+            .collect();
+        AckMessageResponse {
+            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
+            entries,
+        }
+    }
+
+    /// One result for each entry.
+    async fn try_ack(&self, request: &AckMessageRequest) -> Result<Vec<Result<Receipt, Refusal>>, Refusal> {
         if request.entries.is_empty() || request.entries.len() > ENTRIES_MAX {
             let why = format!("{} entries; there must be 1 to {ENTRIES_MAX}", request.entries.len());
             return Err(Refusal::new(Code::BadRequest, why));
         }
-        let handles = request
+        let longest =
+            request.entries.iter().map(|entry| entry.message_id.len().max(entry.receipt_handle.len()));
+        if let Some(len) = longest.max().filter(|len| *len > TEXT_LEN_MAX) {
+            let why = format!("an id or handle of {len} bytes; the limit is {TEXT_LEN_MAX}");
+            return Err(Refusal::new(Code::InvalidReceiptHandle, why));
+        }
+        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
+        let handles: Vec<(Option<Receipt>, Option<String>)> = request
             .entries
             .iter()
             .map(|entry| (self.signer.read_receipt(&entry.receipt_handle), entry.lite_topic.clone()))
             .collect();
-        let handles: Vec<Option<Receipt>> = self.fitting(handles).await?;
-        let receipts: Vec<Receipt> = handles.iter().flatten().copied().collect();
-        self.renewal.remove(&receipts);
-        let mut results = self.shard.ack(receipts)?.await?.into_iter();
-        let entries: Vec<AckMessageResultEntry> = request
-            .entries
-            .into_iter()
-            .zip(handles)
-            .map(|(entry, handle)| {
-                let result = match handle {
-                    Some(_) => results.next().unwrap_or(Err(AckError::Unknown)).map_err(Refusal::from),
-                    None => Err(unknown_handle()),
+        let results: Vec<Result<Receipt, Refusal>> = self
+            .ask(move |engine, now| {
+                let fit = |(handle, lite): (Option<Receipt>, Option<String>)| {
+                    let receipt = handle.ok_or_else(unknown_handle)?;
+                    claim.check(engine, receipt, lite.as_deref()).map(|()| receipt)
                 };
-                AckMessageResultEntry {
-                    message_id: entry.message_id,
-                    receipt_handle: entry.receipt_handle,
-                    status: Some(result.map_or_else(|refusal| refusal.status(), |()| ok())),
-                }
+                let fitting: Vec<Result<Receipt, Refusal>> = handles.into_iter().map(fit).collect();
+                let receipts: Vec<Receipt> = fitting.iter().flatten().copied().collect();
+                let mut acked = engine.ack_batch(&receipts, now).into_iter();
+                let mut next = |receipt| match acked.next() {
+                    Some(Ok(())) => Ok(receipt),
+                    Some(Err(error)) => Err(error.into()),
+                    None => Err(AckError::Unknown.into()),
+                };
+                fitting.into_iter().map(|fit| fit.and_then(&mut next)).collect()
             })
-            .collect();
-        Ok(AckMessageResponse {
-            status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
-            entries,
-        })
-    }
-
-    async fn one_receipt(&self, handle: &str, lite: Option<&String>) -> Result<Receipt, Refusal> {
-        let receipt = (self.signer.read_receipt(handle), lite.cloned());
-        self.fitting(vec![receipt]).await?.into_iter().flatten().next().ok_or_else(unknown_handle)
+            .await?;
+        let acked: Vec<Receipt> = results.iter().flatten().copied().collect();
+        self.renewal.remove(&acked);
+        Ok(results)
     }
 
     pub(super) async fn change_invisible(
         &self,
-        request: ChangeInvisibleDurationRequest,
+        request: &ChangeInvisibleDurationRequest,
     ) -> Result<String, Refusal> {
-        let receipt = self.one_receipt(&request.receipt_handle, request.lite_topic.as_ref()).await?;
+        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
+        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let lite = request.lite_topic.clone();
+        // A lite consumer that pauses has not failed.
+        let suspends = request.suspend() && lite.is_some();
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
         })?;
         let delay = delay.max(RETRY_DELAY_MIN);
-        self.renewal.remove(&[receipt]);
-        // A lite consumer that pauses has not failed.
-        let suspends = request.suspend() && request.lite_topic.is_some();
         let changed = self
-            .ask(move |engine, now| match suspends {
-                true => engine.suspend(receipt, delay, now),
-                false => engine.change_invisible(receipt, delay, now),
+            .ask(move |engine, now| {
+                claim.check(engine, receipt, lite.as_deref())?;
+                let changed = match suspends {
+                    true => engine.suspend(receipt, delay, now),
+                    false => engine.change_invisible(receipt, delay, now),
+                };
+                changed.map_err(Refusal::from)
             })
             .await??;
+        self.renewal.remove(&[receipt]);
         Ok(self.signer.receipt(changed))
     }
 
@@ -88,16 +131,25 @@ impl Service {
         &self,
         request: ForwardMessageToDeadLetterQueueRequest,
     ) -> Result<(), Refusal> {
-        let receipt = self.one_receipt(&request.receipt_handle, request.lite_topic.as_ref()).await?;
-        self.renewal.remove(&[receipt]);
-        let forward = || self.shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, now));
-        match forward()?.await? {
+        let claim = std::sync::Arc::new(self.claim(request.group.as_ref(), request.topic.as_ref())?);
+        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let forward = || {
+            let (claim, lite) = (claim.clone(), request.lite_topic.clone());
+            self.shard.change(move |engine, now| {
+                claim.check(engine, receipt, lite.as_deref()).map_err(Denied::Unfit)?;
+                engine.forward_to_dead_letters(receipt, now).map_err(Denied::Engine)
+            })
+        };
+        let forwarded = match forward()?.await? {
             // The first dead letter of a group makes its topic; when that is durable there is somewhere to go.
-            Err(ChangeError::Refused(ForwardError::NoTopic { .. })) => {
+            Err(ChangeError::Refused(Denied::Engine(ForwardError::NoTopic { .. }))) => {
                 self.change(|engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
-                forward()?.await?.map_err(ChangeError::into)
+                forward()?.await?
             }
-            other => other.map_err(ChangeError::into),
-        }
+            other => other,
+        };
+        forwarded?;
+        self.renewal.remove(&[receipt]);
+        Ok(())
     }
 }

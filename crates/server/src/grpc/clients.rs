@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use redstart_engine::TopicName;
+use redstart_engine::{GroupName, TopicName};
 use redstart_wire::v2::TelemetryCommand;
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -15,88 +16,175 @@ use tonic::Status;
 const EXPIRY: Duration = Duration::from_secs(120);
 /// Clients known at a time; past it new ones are refused.
 const CLIENTS_MAX: usize = 100_000;
+/// Bytes of all that clients have said about themselves.
+const TOLD_BYTES_MAX: usize = 256 << 20;
 
 pub(super) type Stream = mpsc::Sender<Result<TelemetryCommand, Status>>;
 
+/// What kind of client somebody says to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientKind {
+    /// It has not said.
+    #[default]
+    Unknown,
+    Producer,
+    PushConsumer,
+    SimpleConsumer,
+    PullConsumer,
+    LitePushConsumer,
+    LiteSimpleConsumer,
+}
+
+impl ClientKind {
+    pub(super) fn is_lite(self) -> bool {
+        matches!(self, ClientKind::LitePushConsumer | ClientKind::LiteSimpleConsumer)
+    }
+}
+
+/// What a client consumes: a topic, and the text of its filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientSubscription {
+    pub topic: TopicName,
+    pub expression: String,
+    /// The expression is SQL92, not a list of tags.
+    pub sql: bool,
+}
+
+/// What a client has said about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Told {
+    pub kind: ClientKind,
+    pub group: Option<GroupName>,
+    pub publishes: Vec<TopicName>,
+    pub subscriptions: Vec<ClientSubscription>,
+    pub language: String,
+    pub version: String,
+}
+
+impl Told {
+    fn bytes(&self) -> usize {
+        const EACH: usize = 32;
+        let published = self.publishes.iter().map(|topic| topic.as_str().len() + EACH);
+        let subscribed = self
+            .subscriptions
+            .iter()
+            .map(|subscription| subscription.topic.as_str().len() + subscription.expression.len() + EACH);
+        self.language.len() + self.version.len() + published.chain(subscribed).sum::<usize>()
+    }
+}
+
+/// A client that is or was lately connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientView {
+    pub id: String,
+    pub told: Told,
+    pub remote: Option<SocketAddr>,
+    /// How long ago it was last heard of.
+    pub silent_for: Duration,
+}
+
 #[derive(Debug)]
 struct Client {
-    /// It has told its settings; others are known by their requests alone.
-    registered: bool,
-    /// Its settings said that it is a lite consumer.
-    lite: bool,
-    publishes: Vec<TopicName>,
+    /// Its settings; others are known by their requests alone.
+    told: Option<Told>,
+    remote: Option<SocketAddr>,
     stream: Option<Stream>,
     seen: Instant,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Clients {
-    by_id: Mutex<HashMap<String, Client>>,
+impl Client {
+    fn bytes(&self) -> usize {
+        self.told.as_ref().map_or(0, Told::bytes)
+    }
 }
 
-/// There are too many clients.
-#[derive(Debug)]
+#[derive(Debug, Default)]
+struct Known {
+    by_id: HashMap<String, Client>,
+    told_bytes: usize,
+}
+
+impl Known {
+    fn forget(&mut self, id: &str) {
+        if let Some(client) = self.by_id.remove(id) {
+            self.told_bytes -= client.bytes();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    known: Mutex<Known>,
+}
+
+/// There are too many clients, or they have said too much.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Clients {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Client>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a client or what it says anew; its stream is where commands for it go.
     pub fn register(
         &self,
         id: &str,
-        publishes: Vec<TopicName>,
-        lite: bool,
+        told: Told,
+        remote: Option<SocketAddr>,
         stream: Stream,
     ) -> Result<(), Full> {
-        let mut clients = self.lock();
-        if clients.len() >= CLIENTS_MAX && !clients.contains_key(id) {
+        let mut known = self.lock();
+        let before = known.by_id.get(id).map(Client::bytes);
+        let told_bytes = known.told_bytes - before.unwrap_or(0) + told.bytes();
+        if (before.is_none() && known.by_id.len() >= CLIENTS_MAX) || told_bytes > TOLD_BYTES_MAX {
             return Err(Full);
         }
-        let client = Client { registered: true, lite, publishes, stream: Some(stream), seen: Instant::now() };
-        clients.insert(id.to_owned(), client);
+        known.told_bytes = told_bytes;
+        let client = Client { told: Some(told), remote, stream: Some(stream), seen: Instant::now() };
+        known.by_id.insert(id.to_owned(), client);
         Ok(())
     }
 
     /// A sign of life. `false` when the client has not told its settings.
     pub fn seen(&self, id: &str) -> bool {
-        self.lock().get_mut(id).is_some_and(|client| {
+        self.lock().by_id.get_mut(id).is_some_and(|client| {
             client.seen = Instant::now();
-            client.registered
+            client.told.is_some()
         })
     }
 
     /// A sign of life of a client that may not have told its settings, after a restart of the server for one.
     pub fn touch(&self, id: &str) {
-        let mut clients = self.lock();
-        if !clients.contains_key(id) && clients.len() < CLIENTS_MAX {
-            let client = Client {
-                registered: false,
-                lite: false,
-                publishes: Vec::new(),
-                stream: None,
-                seen: Instant::now(),
-            };
-            clients.insert(id.to_owned(), client);
+        let mut known = self.lock();
+        if !known.by_id.contains_key(id) && known.by_id.len() < CLIENTS_MAX {
+            let client = Client { told: None, remote: None, stream: None, seen: Instant::now() };
+            known.by_id.insert(id.to_owned(), client);
         }
     }
 
     pub fn is_alive(&self, id: &str) -> bool {
-        self.lock().get(id).is_some_and(|client| client.seen.elapsed() < EXPIRY)
+        self.lock().by_id.get(id).is_some_and(|client| client.seen.elapsed() < EXPIRY)
     }
 
     pub fn remove(&self, id: &str) {
-        self.lock().remove(id);
+        self.lock().forget(id);
+    }
+
+    /// The client has ended its stream: nothing goes there any more. What is known of the client stays.
+    pub fn stream_ended(&self, id: &str, stream: &Stream) {
+        if let Some(client) = self.lock().by_id.get_mut(id) {
+            client.stream.take_if(|current| current.same_channel(stream));
+        }
     }
 
     /// Streams of clients that publish to a topic, those heard of last first.
     pub fn publishers(&self, topic: &TopicName) -> Vec<Stream> {
-        let clients = self.lock();
-        let mut found: Vec<(&Client, &Stream)> = clients
+        let known = self.lock();
+        let mut found: Vec<(&Client, &Stream)> = known
+            .by_id
             .values()
-            .filter(|client| client.publishes.contains(topic))
+            .filter(|client| client.told.as_ref().is_some_and(|told| told.publishes.contains(topic)))
             .filter_map(|client| Some((client, client.stream.as_ref().filter(|stream| !stream.is_closed())?)))
             .collect();
         found.sort_by_key(|(client, _)| std::cmp::Reverse(client.seen));
@@ -105,31 +193,83 @@ impl Clients {
 
     /// Whether its settings said that it is a lite consumer; `None` when it has told none.
     pub fn is_lite(&self, id: &str) -> Option<bool> {
-        self.lock().get(id).filter(|client| client.registered).map(|client| client.lite)
+        self.lock().by_id.get(id)?.told.as_ref().map(|told| told.kind.is_lite())
     }
 
-    /// Where commands for a client go.
-    pub fn stream(&self, id: &str) -> Option<Stream> {
-        self.lock().get(id)?.stream.clone()
+    /// Where commands for a client go: `None` when it is not known, `Some(None)` when it has no stream now.
+    pub fn stream_of(&self, id: &str) -> Option<Option<Stream>> {
+        let known = self.lock();
+        let client = known.by_id.get(id)?;
+        Some(client.stream.clone().filter(|stream| !stream.is_closed()))
+    }
+
+    /// Everybody, in the order of their ids.
+    pub fn all(&self) -> Vec<ClientView> {
+        let known = self.lock();
+        let mut all: Vec<ClientView> = known
+            .by_id
+            .iter()
+            .map(|(id, client)| ClientView {
+                id: id.clone(),
+                told: client.told.clone().unwrap_or_default(),
+                remote: client.remote,
+                silent_for: client.seen.elapsed(),
+            })
+            .collect();
+        all.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        all
     }
 
     /// Forgets those that have been silent for too long, and says who they were.
     pub fn expire(&self) -> Vec<String> {
-        let mut gone = Vec::new();
-        self.lock().retain(|id, client| {
-            let alive = client.seen.elapsed() < EXPIRY;
-            if !alive {
-                gone.push(id.clone());
-            }
-            alive
-        });
-        gone
+        let mut known = self.lock();
+        let silent = known.by_id.iter().filter(|(_, client)| client.seen.elapsed() >= EXPIRY);
+        let silent: Vec<String> = silent.map(|(id, _)| id.clone()).collect();
+        for id in &silent {
+            known.forget(id);
+        }
+        silent
     }
 
     /// Ends every stream: the server is going down.
     pub fn close(&self) {
-        for client in self.lock().values_mut() {
+        for client in self.lock().by_id.values_mut() {
             client.stream = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bytes: usize) -> Told {
+        Told { version: "v".repeat(bytes), ..Told::default() }
+    }
+
+    #[test]
+    fn what_clients_say_is_counted_once_and_given_back_when_they_go() {
+        let clients = Clients::default();
+        let (stream, _commands) = mpsc::channel(1);
+        let register = |id: &str, bytes| clients.register(id, told(bytes), None, stream.clone());
+        assert_eq!(register("a", TOLD_BYTES_MAX), Ok(()));
+        assert_eq!(register("b", 1), Err(Full));
+        assert_eq!(register("a", TOLD_BYTES_MAX - 1), Ok(()), "what it said before counts no more");
+        assert_eq!(register("b", 1), Ok(()));
+        clients.remove("a");
+        assert_eq!(register("b", TOLD_BYTES_MAX), Ok(()));
+    }
+
+    #[test]
+    fn an_old_stream_that_ends_does_not_take_the_new_one_with_it() {
+        let clients = Clients::default();
+        let ((old, _a), (new, _b)) = (mpsc::channel(1), mpsc::channel(1));
+        clients.register("c", told(0), None, old.clone()).unwrap();
+        clients.register("c", told(0), None, new.clone()).unwrap();
+        clients.stream_ended("c", &old);
+        assert!(clients.stream_of("c").unwrap().is_some_and(|stream| stream.same_channel(&new)));
+        clients.stream_ended("c", &new);
+        assert!(clients.stream_of("c").unwrap().is_none());
+        assert!(clients.seen("c"), "it is still known");
     }
 }

@@ -116,7 +116,12 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
         let lite = LiteName::new(&lite)?;
         properties.push((LITE_TOPIC.to_owned(), lite.to_string()));
     }
-    let gzip = system.body_encoding == i32::from(Encoding::Gzip);
+    // Whoever reads it would take it for something else.
+    let Ok(encoding) = Encoding::try_from(system.body_encoding) else {
+        let why = format!("the body encoding {} is not known", system.body_encoding);
+        return Err(Refusal::new(Code::MessageCorrupted, why));
+    };
+    let gzip = encoding == Encoding::Gzip;
     Ok(Message {
         id: system.message_id,
         tag: system.tag.filter(|tag| !tag.is_empty()),

@@ -59,6 +59,7 @@ impl Signer {
         })
     }
 
+    /// Layout: kind u8, topic u32, due u64, position u64, signature.
     pub fn recall(&self, topic: TopicId, key: TimerKey) -> String {
         let mut bytes = vec![RECALL];
         bytes.extend(topic.0.to_be_bytes());
@@ -73,15 +74,17 @@ impl Signer {
         Some((TopicId(u32_at(&bytes, 0)?), key))
     }
 
-    pub fn transaction(&self, id: Position) -> String {
+    /// Layout: kind u8, topic u32, position of the half message u64, signature.
+    pub fn transaction(&self, topic: TopicId, id: Position) -> String {
         let mut bytes = vec![TRANSACTION];
+        bytes.extend(topic.0.to_be_bytes());
         bytes.extend(id.0.to_be_bytes());
         self.sign(bytes)
     }
 
-    pub fn read_transaction(&self, text: &str) -> Option<Position> {
-        let bytes = self.verify(text, TRANSACTION, 8)?;
-        Some(Position(u64_at(&bytes, 0)?))
+    pub fn read_transaction(&self, text: &str) -> Option<(TopicId, Position)> {
+        let bytes = self.verify(text, TRANSACTION, 12)?;
+        Some((TopicId(u32_at(&bytes, 0)?), Position(u64_at(&bytes, 4)?)))
     }
 
     fn sign(&self, mut bytes: Vec<u8>) -> String {
@@ -161,6 +164,31 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_a_handle_that_was_not_made_here(text in ".{0,120}", at: usize, byte: u8) {
+            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            proptest::prop_assert_eq!(signer.read_receipt(&text), None);
+            proptest::prop_assert_eq!(signer.read_recall(&text), None);
+            proptest::prop_assert_eq!(signer.read_transaction(&text), None);
+            let mut bytes = signer.receipt(receipt()).into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            // Digits may be of either case.
+            if let Some(read) = std::str::from_utf8(&bytes).ok().and_then(|text| signer.read_receipt(text)) {
+                proptest::prop_assert_eq!(read, receipt());
+            }
+        }
+
+        #[test]
+        fn every_receipt_comes_back(group: u32, topic: u32, queue: u32, offset: u64, seq: u64) {
+            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            let queue = QueueKey { topic: TopicId(topic), queue: QueueId(queue) };
+            let receipt = Receipt { group: GroupId(group), queue, offset: QueueOffset(offset), seq };
+            proptest::prop_assert_eq!(signer.read_receipt(&signer.receipt(receipt)), Some(receipt));
+        }
+    }
+
     #[test]
     fn a_handle_of_one_kind_is_none_of_another() {
         let dir = tempfile::TempDir::new().unwrap();
@@ -170,7 +198,7 @@ mod tests {
         assert_eq!(signer.read_recall(&recall), Some((TopicId(1), key)));
         assert_eq!(signer.read_receipt(&recall), None);
         assert_eq!(signer.read_transaction(&recall), None);
-        let transaction = signer.transaction(Position(9));
-        assert_eq!(signer.read_transaction(&transaction), Some(Position(9)));
+        let transaction = signer.transaction(TopicId(1), Position(9));
+        assert_eq!(signer.read_transaction(&transaction), Some((TopicId(1), Position(9))));
     }
 }

@@ -1,137 +1,164 @@
-//! Connections: plaintext and TLS on one port, told apart by their first byte.
+//! A connection: plaintext or TLS, and what its peer may do with it.
 
 use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::Instant,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_stream::Stream;
 use tonic::transport::server::Connected;
+
+use super::{conduct::Conduct, intake::Intake};
 
 /// First byte of a TLS handshake record. HTTP/2 begins with the letter P.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// A peer that says nothing, or does not finish its handshake, is let go.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that have finished their handshake and wait to be served.
-const READY_MAX: usize = 128;
-/// Pause after a failed accept (out of file descriptors, mostly).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What every HTTP/2 client says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Answers with message bodies on their way at a time. Each holds one message in memory until the client takes it.
+const ANSWERS_MAX: usize = 16;
 
 #[derive(Debug)]
-pub(super) enum Connection {
+enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// A connection whose peer has begun to speak HTTP/2.
+#[derive(Debug)]
+pub(super) struct Connection {
+    transport: Transport,
+    /// The preface has been read; it is given to the HTTP/2 server from here on.
+    preface_at: usize,
+    conduct: Conduct,
+    peer: Peer,
+    /// Its place among all connections.
+    _place: OwnedSemaphorePermit,
+}
+
 /// What a call can ask about its connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub local: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
+    /// Places of answers that carry message bodies.
+    pub answers: Arc<Semaphore>,
+    pub intake: Arc<Intake>,
 }
 
-/// Accepts connections and does their handshakes beside each other: a slow one holds up nobody.
-pub(super) fn incoming(
-    listener: TcpListener,
+/// Does the handshakes. Plaintext and TLS are told apart by the first byte; whatever does not speak HTTP/2 is refused.
+pub(super) async fn open(
+    stream: TcpStream,
     tls: TlsAcceptor,
-) -> impl Stream<Item = io::Result<Connection>> {
-    let (ready, connections) = mpsc::channel(READY_MAX);
-    tokio::spawn(async move {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = ready.closed() => return,
-            };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a gRPC connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            let (tls, ready) = (tls.clone(), ready.clone());
-            tokio::spawn(async move {
-                match tokio::time::timeout(HANDSHAKE_TIMEOUT, open(stream, tls)).await {
-                    // The server has stopped taking connections otherwise.
-                    Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
-                    Ok(Err(error)) => tracing::debug!(%error, "a gRPC connection did not open"),
-                    Err(_) => tracing::debug!("a gRPC connection did not open in time"),
-                }
-            });
-        }
-    });
-    Incoming(connections)
-}
-
-struct Incoming(mpsc::Receiver<io::Result<Connection>>);
-
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
-    }
-}
-
-async fn open(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Connection> {
+    intake: Arc<Intake>,
+    place: OwnedSemaphorePermit,
+) -> io::Result<Connection> {
     stream.set_nodelay(true)?;
+    let peer = Peer {
+        local: stream.local_addr().ok(),
+        remote: stream.peer_addr().ok(),
+        answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+        intake,
+    };
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if first[0] == TLS_HANDSHAKE {
-        return Ok(Connection::Tls(Box::new(tls.accept(stream).await?)));
+    let mut transport = if first[0] == TLS_HANDSHAKE {
+        Transport::Tls(Box::new(tls.accept(stream).await?))
+    } else {
+        Transport::Plain(stream)
+    };
+    let (mut preface, mut have) = ([0; PREFACE.len()], 0);
+    while have < PREFACE.len() {
+        match transport.read(&mut preface[have..]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => have += read,
+        }
+        // Something else is refused by its first bytes.
+        if preface[..have] != PREFACE[..have] {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak HTTP/2"));
+        }
     }
-    Ok(Connection::Plain(stream))
+    let conduct = Conduct::new(Instant::now());
+    Ok(Connection { transport, preface_at: 0, conduct, peer, _place: place })
 }
 
 impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        let stream = match self {
-            Connection::Plain(stream) => stream,
-            Connection::Tls(stream) => stream.get_ref().0,
-        };
-        Peer { local: stream.local_addr().ok() }
+        self.peer.clone()
     }
 }
 
 macro_rules! delegate {
-    ($self:ident, $method:ident($($argument:expr),*)) => {
-        match $self.get_mut() {
-            Connection::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Connection::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
+    ($transport:expr, $method:ident($($argument:expr),*)) => {
+        match $transport {
+            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Transport::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
         }
     };
 }
 
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        delegate!(self.get_mut(), poll_read(cx, buf))
+    }
+}
+
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        delegate!(self, poll_read(cx, buf))
+        let this = self.get_mut();
+        if this.preface_at < PREFACE.len() {
+            let rest = &PREFACE[this.preface_at..];
+            let given = rest.len().min(buf.remaining());
+            buf.put_slice(&rest[..given]);
+            this.preface_at += given;
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let read = delegate!(&mut this.transport, poll_read(cx, buf));
+        if let Poll::Ready(Ok(())) = &read
+            && let Err(misconduct) = this.conduct.read(&buf.filled()[before..], Instant::now)
+        {
+            tracing::debug!(remote = ?this.peer.remote, "{misconduct}");
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, misconduct)));
+        }
+        read
+    }
+}
+
+impl Connection {
+    fn wrote(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.conduct.wrote(*bytes);
+        }
+        written
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        delegate!(self, poll_write(cx, buf))
+        let this = self.get_mut();
+        let written = delegate!(&mut this.transport, poll_write(cx, buf));
+        this.wrote(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(self, poll_flush(cx))
+        delegate!(&mut self.get_mut().transport, poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(self, poll_shutdown(cx))
+        delegate!(&mut self.get_mut().transport, poll_shutdown(cx))
     }
 
     fn poll_write_vectored(
@@ -139,13 +166,15 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        delegate!(self, poll_write_vectored(cx, bufs))
+        let this = self.get_mut();
+        let written = delegate!(&mut this.transport, poll_write_vectored(cx, bufs));
+        this.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Connection::Plain(stream) => stream.is_write_vectored(),
-            Connection::Tls(stream) => stream.is_write_vectored(),
+        match &self.transport {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use redstart_engine::{
-    GroupName, LITE_TOPIC_LEN_MAX, LiteError, LiteName, LiteOffset, QueueOffset, Receipt, Timestamp, TopicId,
+    GroupName, LITE_TOPIC_LEN_MAX, LiteError, LiteName, LiteOffset, QueueOffset, Timestamp, TopicId,
     TopicName,
 };
 use redstart_wire::v2::{
@@ -152,29 +152,6 @@ impl Service {
         }
     }
 
-    /// Those of the receipts that belong to the lite topics named with them. One that is out of another topic, such as a
-    /// dead letter, has none to compare.
-    pub(super) async fn fitting(
-        &self,
-        receipts: Vec<(Option<Receipt>, Option<String>)>,
-    ) -> Result<Vec<Option<Receipt>>, Refusal> {
-        if receipts.iter().all(|(_, lite)| lite.is_none()) {
-            return Ok(receipts.into_iter().map(|(receipt, _)| receipt).collect());
-        }
-        self.ask(move |engine, _| {
-            let fits = |receipt: &Receipt, named: Option<&str>| match engine.lite_name_of(receipt.queue.topic)
-            {
-                Some((_, lite)) => named.is_none_or(|named| named == lite.as_str()),
-                None => true,
-            };
-            receipts
-                .into_iter()
-                .map(|(receipt, lite)| receipt.filter(|receipt| fits(receipt, lite.as_deref())))
-                .collect()
-        })
-        .await
-    }
-
     /// Clients that are gone have no subscriptions, and those whose lite topics are gone are told.
     pub(super) async fn lite_upkeep(&self, gone: Vec<String>) {
         loop {
@@ -195,8 +172,11 @@ impl Service {
                 command: Some(Command::NotifyUnsubscribeLiteCommand(command)),
             };
             // Without a stream, or with a full one, it finds out when it receives nothing.
-            let told =
-                self.clients.stream(&client).is_some_and(|stream| stream.try_send(Ok(command)).is_ok());
+            let told = self
+                .clients
+                .stream_of(&client)
+                .flatten()
+                .is_some_and(|stream| stream.try_send(Ok(command)).is_ok());
             tracing::debug!(client, %lite, told, "a client has lost a lite topic");
         }
     }

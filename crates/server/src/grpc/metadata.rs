@@ -12,8 +12,27 @@ pub(super) fn client_id(metadata: &MetadataMap) -> Option<&str> {
 
 const CLIENT_ID_LEN_MAX: usize = 512;
 
-/// How long the client waits for the answer.
-pub(super) fn deadline(metadata: &MetadataMap) -> Option<Duration> {
+/// Who asks for messages.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub client: String,
+    /// How long it waits for the answer.
+    pub deadline: Option<Duration>,
+    /// It is a Go client.
+    pub go: bool,
+}
+
+/// Whoever made the request; its id was found before.
+pub(super) fn caller(metadata: &MetadataMap, client: &str) -> Caller {
+    let language = metadata.get_all("x-mq-language").iter().next_back();
+    Caller {
+        client: client.to_owned(),
+        deadline: deadline(metadata),
+        go: language.is_some_and(|language| language == "GO"),
+    }
+}
+
+fn deadline(metadata: &MetadataMap) -> Option<Duration> {
     parse_timeout(metadata.get("grpc-timeout")?.to_str().ok()?)
 }
 
@@ -39,6 +58,16 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_timeout_or_none(text in "\\PC{0,12}|[0-9]{0,10}[HMSmun]?") {
+            if let Some(time) = parse_timeout(&text) {
+                proptest::prop_assert!(time <= Duration::from_secs(99_999_999 * 3600));
+                proptest::prop_assert!(text.len() <= 9 && text.len() >= 2);
+            }
+        }
+    }
 
     #[test]
     fn timeouts_are_read_in_every_unit_and_nonsense_is_not() {

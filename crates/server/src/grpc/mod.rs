@@ -3,14 +3,20 @@
 //! It translates, and holds no delivery state: what a client may do with a message is in its signed receipt handle.
 //! What it does hold is who the clients are ([`clients`]) and which of their messages are to be renewed ([`renewal`]).
 
+mod accept;
 mod ack;
+mod claim;
 mod clients;
+mod commands;
+mod conduct;
 mod convert;
 mod handle;
+mod intake;
 mod io;
 mod lite;
 mod metadata;
 mod offsets;
+mod outflow;
 mod receive;
 mod renewal;
 mod route;
@@ -25,17 +31,24 @@ mod transactions;
 use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use redstart_wire::v2::messaging_service_server::MessagingServiceServer;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tonic::transport::Server;
 
 use crate::shard::ShardHandle;
 use clients::Clients;
+use commands::Questions;
 use handle::Signer;
+use intake::Counted;
 use renewal::Renewal;
 use service::Service;
 
+pub use clients::{ClientKind, ClientSubscription, ClientView, Told};
+pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
-pub use tls::TlsError;
+pub use tls::{CertificateFiles, TlsError};
 
 /// Settings of the gRPC front end.
 #[derive(Debug, Clone)]
@@ -47,6 +60,38 @@ pub struct Config {
     pub auto_create_groups: bool,
     /// Address that routes carry instead of the one the client dialled.
     pub advertise: Option<String>,
+    /// The operator's certificate; without one, a self-signed one is made.
+    pub certificate: Option<CertificateFiles>,
+    pub limits: Limits,
+}
+
+/// How much clients may take of the front end.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Handshakes at a time; past it the oldest is dropped for a new one.
+    pub opening_max: usize,
+    /// For a connection to say what it is: TLS handshake and HTTP/2 preface.
+    pub handshake_timeout: Duration,
+    /// For a request to come in whole.
+    pub request_timeout: Duration,
+    /// The server pings a silent peer, so that dead connections go.
+    pub ping_interval: Duration,
+    pub ping_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections_max: 50_000,
+            opening_max: 2048,
+            handshake_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            ping_interval: Duration::from_secs(60),
+            ping_timeout: Duration::from_secs(20),
+        }
+    }
 }
 
 /// Largest request: a body of 4 MiB or a batch of that size, with properties.
@@ -56,9 +101,8 @@ const STREAMS_MAX: u32 = 1024;
 const HEADER_BYTES_MAX: u32 = 32 << 10;
 const WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-/// The server pings a silent peer, so that dead connections go.
-const PING_INTERVAL: Duration = Duration::from_secs(60);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Calls that were cancelled before they were begun; past it the connection is ended.
+const RESETS_MAX: usize = 20;
 
 /// The front end could not start.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +121,7 @@ pub struct Grpc {
     tls: tokio_rustls::TlsAcceptor,
     service: Service,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    stopping: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -96,16 +141,31 @@ impl Grpc {
         let address = config.listen;
         let listener =
             TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
-        let tls = tls::acceptor(data_dir)?;
+        let tls = tls::acceptor(config.certificate.as_ref(), data_dir)?;
         let signer = Signer::open(data_dir).map_err(StartError::Key)?;
         let clients = Arc::new(Clients::default());
         let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
-        let service = Service { shard, config: Arc::new(config), clients, renewal, signer: Arc::new(signer) };
-        Ok(Grpc { listener, tls, service, checks })
+        let (stopping, stopped) = watch::channel(false);
+        let service = Service {
+            shard,
+            config: Arc::new(config),
+            clients,
+            questions: Arc::new(Questions::default()),
+            stopped,
+            renewal,
+            signer: Arc::new(signer),
+        };
+        Ok(Grpc { listener, tls, service, checks, stopping })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// For those who ask about clients, or something of them.
+    pub fn commands(&self) -> Commands {
+        let service = &self.service;
+        Commands::new(service.clients.clone(), service.shard.clone(), service.questions.clone())
     }
 
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have, or after the grace time.
@@ -113,30 +173,32 @@ impl Grpc {
         self,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), tonic::transport::Error> {
-        let Grpc { listener, tls, service, checks } = self;
-        let (stopping, stopped) = tokio::sync::watch::channel(false);
-        let upkeep = tokio::spawn(service.clone().upkeep(checks, stopped));
+        let Grpc { listener, tls, service, checks, stopping } = self;
+        let upkeep = tokio::spawn(service.clone().upkeep(checks));
+        let limits = service.config.limits.clone();
         let (clients, shard) = (service.clients.clone(), service.shard.clone());
         let shutdown = async move {
             stop.await;
             // Long polls and telemetry streams end, so that their connections can.
-            let _ = stopping.send(true);
+            stopping.send_replace(true);
             clients.close();
             shard.end_polls();
         };
         let service = MessagingServiceServer::new(service)
             .max_decoding_message_size(REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
+        let service = Counted { service, time: limits.request_timeout };
         let result = Server::builder()
             .tcp_nodelay(true)
             .max_concurrent_streams(STREAMS_MAX)
             .http2_max_header_list_size(HEADER_BYTES_MAX)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(PING_INTERVAL))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .http2_keepalive_interval(Some(limits.ping_interval))
+            .http2_keepalive_timeout(Some(limits.ping_timeout))
+            .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
             .add_service(service)
-            .serve_with_incoming_shutdown(io::incoming(listener, tls), shutdown)
+            .serve_with_incoming_shutdown(accept::incoming(listener, tls, limits), shutdown)
             .await;
         upkeep.abort();
         result

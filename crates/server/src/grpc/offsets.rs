@@ -1,6 +1,8 @@
 //! Reading by offset, for clients that keep their own progress.
 
-use redstart_engine::{QueueId, QueueOffset, ResetTo, fetch};
+use std::iter;
+
+use redstart_engine::{FetchError, QueueId, QueueOffset, ResetTo, fetch};
 use redstart_wire::v2::{
     Code, GetOffsetRequest, MessageQueue, PullMessageRequest, PullMessageResponse, QueryOffsetPolicy,
     QueryOffsetRequest, UpdateOffsetRequest, pull_message_response::Content,
@@ -47,8 +49,8 @@ impl Service {
         };
         let pulled = self.shard.pull(pull)?.await??;
         let reader = self.shard.reader();
-        let mut contents = vec![Content::Status(ok())];
-        for found in &pulled.messages {
+        // Bodies are read one by one, as the client takes them.
+        let messages = pulled.messages.into_iter().filter_map(move |found| {
             let envelope = Envelope {
                 topic: resource.clone(),
                 queue_id: queue.id,
@@ -60,15 +62,15 @@ impl Service {
             let fetched = fetch(&*reader, found.position, found.size);
             match fetched.and_then(|fetched| Ok((filter.matches(&fetched.message()?), fetched))) {
                 Ok((true, fetched)) => match to_wire(&fetched, envelope) {
-                    Ok(message) => contents.push(Content::Message(message)),
-                    Err(error) => tracing::error!(%error, "a message cannot be read and is skipped"),
+                    Ok(message) => Some(Content::Message(message)),
+                    Err(error) => skipped(&error),
                 },
-                Ok((false, _)) => {}
-                Err(error) => tracing::error!(%error, "a message cannot be read and is skipped"),
+                Ok((false, _)) => None,
+                Err(error) => skipped(&error),
             }
-        }
-        contents.push(Content::NextOffset(pulled.next.0 as i64));
-        Ok(answers(contents))
+        });
+        let next = Content::NextOffset(pulled.next.0 as i64);
+        Ok(answers(iter::once(Content::Status(ok())).chain(messages).chain(iter::once(next))))
     }
 
     pub(super) async fn store_offset(&self, request: UpdateOffsetRequest) -> Result<(), Refusal> {
@@ -92,7 +94,10 @@ impl Service {
     }
 
     pub(super) async fn find_offset(&self, request: QueryOffsetRequest) -> Result<i64, Refusal> {
-        let policy = request.query_offset_policy();
+        let Ok(policy) = QueryOffsetPolicy::try_from(request.query_offset_policy) else {
+            let why = format!("the offset policy {} is not known", request.query_offset_policy);
+            return Err(Refusal::new(Code::BadRequest, why));
+        };
         let queue = request.message_queue.unwrap_or_default();
         let topic = self.topic_name(queue.topic.as_ref())?;
         let queue = queue_id(&queue)?;
@@ -110,10 +115,15 @@ impl Service {
 }
 
 pub(super) fn refused(refusal: &Refusal) -> Answers<PullMessageResponse> {
-    answers(vec![Content::Status(refusal.status())])
+    answers(iter::once(Content::Status(refusal.status())))
 }
 
-fn answers(contents: Vec<Content>) -> Answers<PullMessageResponse> {
-    let responses = contents.into_iter().map(|content| Ok(PullMessageResponse { content: Some(content) }));
+fn skipped(error: &FetchError) -> Option<Content> {
+    tracing::error!(%error, "a message cannot be read and is skipped");
+    None
+}
+
+fn answers(contents: impl Iterator<Item = Content> + Send + 'static) -> Answers<PullMessageResponse> {
+    let responses = contents.map(|content| Ok(PullMessageResponse { content: Some(content) }));
     Box::pin(tokio_stream::iter(responses))
 }

@@ -8,6 +8,7 @@ use redstart_wire::v2::{
 
 use super::{
     convert::{Envelope, from_duration, timestamp, to_wire},
+    metadata::Caller,
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
@@ -26,15 +27,15 @@ const SLACK_SHORT: Duration = Duration::from_millis(200);
 impl Service {
     pub(super) async fn receive(
         &self,
-        client: String,
-        deadline: Option<Duration>,
+        caller: Caller,
         request: ReceiveMessageRequest,
     ) -> Answers<ReceiveMessageResponse> {
+        let client = caller.client.clone();
         self.clients.touch(&client);
         let resource =
             request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
         let auto_renew = request.auto_renew;
-        match self.pop(client.clone(), deadline, request).await {
+        match self.pop(caller, request).await {
             Ok((popped, _)) if popped.deliveries.is_empty() => {
                 refused(&Refusal::new(Code::MessageNotFound, "no new message"))
             }
@@ -57,8 +58,7 @@ impl Service {
 
     async fn pop(
         &self,
-        client: String,
-        deadline: Option<Duration>,
+        caller: Caller,
         request: ReceiveMessageRequest,
     ) -> Result<(Popped, Duration), Refusal> {
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.as_ref());
@@ -68,7 +68,7 @@ impl Service {
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
         let binding = self.binding(&group).await?;
         let lite =
-            self.is_lite_receive(&client, binding.as_ref().and_then(Option::as_ref), &group, &topic)?;
+            self.is_lite_receive(&caller.client, binding.as_ref().and_then(Option::as_ref), &group, &topic)?;
         if binding.is_none() {
             self.ensure_group(&group).await?;
         }
@@ -82,9 +82,11 @@ impl Service {
             invisible,
             filter,
             attempt: request.attempt_id.filter(|attempt| !attempt.is_empty()),
-            client,
+            client: caller.client,
             start: Start::Latest,
-            wait: wait(poll, deadline),
+            // The Go client (5.1.4) goes on to the next message of a group after one that failed, when it has both.
+            one_per_group: caller.go && request.auto_renew,
+            wait: wait(poll, caller.deadline),
         };
         let popped = if lite { self.shard.pop_lite(pop)? } else { self.shard.pop(pop)? };
         Ok((popped.await??, invisible))
@@ -142,9 +144,13 @@ fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<
 
 pub(super) fn filter(expression: Option<&FilterExpression>) -> Result<Filter, Refusal> {
     let Some(expression) = expression else { return Ok(Filter::All) };
-    let filter = match expression.r#type() {
-        FilterType::Sql => Filter::sql(&expression.expression),
-        FilterType::Tag | FilterType::Unspecified => Filter::tags(&expression.expression),
+    let filter = match FilterType::try_from(expression.r#type) {
+        Ok(FilterType::Sql) => Filter::sql(&expression.expression),
+        Ok(FilterType::Tag | FilterType::Unspecified) => Filter::tags(&expression.expression),
+        Err(_) => {
+            let why = format!("the filter type {} is not known", expression.r#type);
+            return Err(Refusal::new(Code::IllegalFilterExpression, why));
+        }
     };
     filter.map_err(|error| Refusal::new(Code::IllegalFilterExpression, error.to_string()))
 }

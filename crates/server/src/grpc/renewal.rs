@@ -90,21 +90,24 @@ impl Renewal {
         self.apply(Vec::new(), orphaned).await;
     }
 
-    async fn apply(&self, renewed: Vec<Receipt>, orphaned: Vec<Receipt>) {
+    async fn apply(&self, mut renewed: Vec<Receipt>, orphaned: Vec<Receipt>) {
         if renewed.is_empty() && orphaned.is_empty() {
             return;
         }
         let asked = self.shard.ask(move |engine, now| {
-            for receipt in renewed {
-                // Refused when it was acked or given back meanwhile.
-                let _ = engine.renew(receipt, RENEWED_INVISIBLE, now);
-            }
             for receipt in orphaned {
                 let _ = engine.change_invisible(receipt, ORPHAN_DELAY, now);
             }
+            // Refused when it was acked or given back meanwhile.
+            renewed.retain(|receipt| engine.renew(*receipt, RENEWED_INVISIBLE, now).is_err());
+            renewed
         });
         match asked {
-            Ok(reply) => drop(reply.await),
+            Ok(reply) => {
+                if let Ok(done) = reply.await {
+                    self.remove(&done);
+                }
+            }
             Err(error) => tracing::warn!(%error, "messages could not be renewed"),
         }
     }

@@ -67,9 +67,15 @@ impl Service {
 }
 
 fn advertised(address: &str) -> Endpoints {
+    // An IPv6 address without a port is full of colons itself.
+    if address.parse::<IpAddr>().is_ok() {
+        return endpoints(address, DEFAULT_PORT);
+    }
     match address.rsplit_once(':') {
-        Some((host, port)) => endpoints(host.trim_matches(['[', ']']), port.parse().unwrap_or(DEFAULT_PORT)),
-        None => endpoints(address, DEFAULT_PORT),
+        Some((host, port)) if !address.ends_with(']') => {
+            endpoints(host.trim_matches(['[', ']']), port.parse().unwrap_or(DEFAULT_PORT))
+        }
+        _ => endpoints(address.trim_matches(['[', ']']), DEFAULT_PORT),
     }
 }
 
@@ -111,5 +117,25 @@ fn accepted(topic: MessageType) -> Vec<i32> {
         // A message without a priority has the lowest; some clients send it as a normal one.
         MessageType::Priority => [WireType::Priority, WireType::Normal].map(i32::from).to_vec(),
         other => vec![wire_type(other).into()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advertised_address_is_read_in_every_form() {
+        let read = |address| {
+            let found = advertised(address);
+            (found.scheme(), found.addresses[0].host.clone(), found.addresses[0].port)
+        };
+        let (v4, v6, name) = (AddressScheme::IPv4, AddressScheme::IPv6, AddressScheme::DomainName);
+        assert_eq!(read("10.0.0.1:9000"), (v4, "10.0.0.1".to_owned(), 9000));
+        assert_eq!(read("10.0.0.1"), (v4, "10.0.0.1".to_owned(), DEFAULT_PORT));
+        assert_eq!(read("[::1]:9000"), (v6, "::1".to_owned(), 9000));
+        assert_eq!(read("[::1]"), (v6, "::1".to_owned(), DEFAULT_PORT));
+        assert_eq!(read("2001:db8::7"), (v6, "2001:db8::7".to_owned(), DEFAULT_PORT));
+        assert_eq!(read("mq.example.org:9000"), (name, "mq.example.org".to_owned(), 9000));
     }
 }

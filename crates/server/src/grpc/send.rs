@@ -29,6 +29,11 @@ impl Service {
                 "the messages of a request must have one topic",
             ));
         }
+        let message_type = check_type(first)?;
+        if request.messages.iter().any(|message| type_number(message) != message_type) {
+            let why = "the messages of a request must have one type";
+            return Err(Refusal::new(Code::MessagePropertyConflictWithType, why));
+        }
         let options = SendOptions { queue: None, half: half(first) };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
@@ -66,9 +71,27 @@ impl Service {
         match receipt.visibility {
             Visibility::Visible(offset) => entry.offset = offset.0 as i64,
             Visibility::Delayed(key) => entry.recall_handle = self.signer.recall(receipt.queue.topic, key),
-            Visibility::Half => entry.transaction_id = self.signer.transaction(receipt.position),
+            Visibility::Half => {
+                entry.transaction_id = self.signer.transaction(receipt.queue.topic, receipt.position);
+            }
         }
         entry
+    }
+}
+
+fn type_number(message: &WireMessage) -> i32 {
+    message.system_properties.as_ref().map_or(0, |system| system.message_type)
+}
+
+/// A type that is not known here cannot be kept as what it is meant to be.
+fn check_type(message: &WireMessage) -> Result<i32, Refusal> {
+    let number = type_number(message);
+    match WireType::try_from(number) {
+        Ok(_) => Ok(number),
+        Err(_) => {
+            let why = format!("the message type {number} is not known");
+            Err(Refusal::new(Code::MessagePropertyConflictWithType, why))
+        }
     }
 }
 

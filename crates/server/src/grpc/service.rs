@@ -9,11 +9,14 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     Config,
     clients::Clients,
+    commands::Questions,
     handle::Signer,
     io::Peer,
     metadata,
+    outflow::in_turn,
     renewal::Renewal,
     status::{Refusal, ok},
+    telemetry::Opener,
 };
 use crate::shard::{ChangeError, ShardHandle};
 
@@ -26,6 +29,9 @@ pub(super) struct Service {
     pub shard: ShardHandle,
     pub config: Arc<Config>,
     pub clients: Arc<Clients>,
+    pub questions: Arc<Questions>,
+    /// Turns true when the server goes down.
+    pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
     pub signer: Arc<Signer>,
 }
@@ -38,11 +44,8 @@ impl std::fmt::Debug for Service {
 
 impl Service {
     /// Runs beside the calls: asks about transactions, renews, forgets.
-    pub(super) async fn upkeep(
-        self,
-        mut checks: mpsc::Receiver<TransactionCheck>,
-        mut stopped: watch::Receiver<bool>,
-    ) {
+    pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>) {
+        let mut stopped = self.stopped.clone();
         let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             tokio::select! {
@@ -113,7 +116,7 @@ impl Service {
 
 /// Which address the call came in on.
 fn peer<T>(request: &Request<T>) -> Option<Peer> {
-    request.extensions().get::<Peer>().copied()
+    request.extensions().get::<Peer>().cloned()
 }
 
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -197,24 +200,20 @@ impl MessagingService for Service {
         &self,
         request: Request<v2::ReceiveMessageRequest>,
     ) -> Answer<Self::ReceiveMessageStream> {
-        let client = self.client(&request).map(str::to_owned);
-        let deadline = metadata::deadline(request.metadata());
-        let stream = match client {
-            Ok(client) => self.receive(client, deadline, request.into_inner()).await,
+        let peer = peer(&request);
+        let caller = self.client(&request).map(|id| metadata::caller(request.metadata(), id));
+        let stream = match caller {
+            Ok(caller) => self.receive(caller, request.into_inner()).await,
             Err(refusal) => super::receive::refused(&refusal),
         };
-        Ok(Response::new(stream))
+        Ok(Response::new(in_turn(peer, stream).await))
     }
 
     async fn ack_message(&self, request: Request<v2::AckMessageRequest>) -> Answer<v2::AckMessageResponse> {
-        let response = match self.client(&request) {
+        Ok(Response::new(match self.client(&request) {
             Ok(_) => self.ack(request.into_inner()).await,
-            Err(refusal) => Err(refusal),
-        };
-        Ok(Response::new(response.unwrap_or_else(|refusal| v2::AckMessageResponse {
-            status: Some(refusal.status()),
-            entries: Vec::new(),
-        })))
+            Err(refusal) => super::ack::refused(request.into_inner(), &refusal),
+        }))
     }
 
     async fn change_invisible_duration(
@@ -222,10 +221,15 @@ impl MessagingService for Service {
         request: Request<v2::ChangeInvisibleDurationRequest>,
     ) -> Answer<v2::ChangeInvisibleDurationResponse> {
         let result = match self.client(&request) {
-            Ok(_) => self.change_invisible(request.into_inner()).await,
+            Ok(_) => self.change_invisible(request.get_ref()).await,
             Err(refusal) => Err(refusal),
         };
-        answer!(ChangeInvisibleDurationResponse { receipt_handle } = result)
+        // The Java client keeps the handle of the answer even when it is a refusal: then the old one goes on.
+        let (status, receipt_handle) = match result {
+            Ok(changed) => (ok(), changed),
+            Err(refusal) => (refusal.status(), request.into_inner().receipt_handle),
+        };
+        Ok(Response::new(v2::ChangeInvisibleDurationResponse { status: Some(status), receipt_handle }))
     }
 
     async fn forward_message_to_dead_letter_queue(
@@ -265,8 +269,11 @@ impl MessagingService for Service {
         &self,
         request: Request<Streaming<v2::TelemetryCommand>>,
     ) -> Answer<Self::TelemetryStream> {
-        let client = metadata::client_id(request.metadata()).map(str::to_owned);
-        Ok(Response::new(self.open_telemetry(client, request.into_inner())))
+        let opener = Opener {
+            client: metadata::client_id(request.metadata()).map(str::to_owned),
+            remote: peer(&request).and_then(|peer| peer.remote),
+        };
+        Ok(Response::new(self.open_telemetry(opener, request.into_inner())))
     }
 
     async fn notify_client_termination(
@@ -286,12 +293,13 @@ impl MessagingService for Service {
         &self,
         request: Request<v2::PullMessageRequest>,
     ) -> Answer<Self::PullMessageStream> {
-        let client = self.client(&request).map(str::to_owned);
-        let stream = match client {
+        let peer = peer(&request);
+        let stream = match self.client(&request) {
             Ok(_) => self.pull(request.into_inner()).await,
             Err(refusal) => Err(refusal),
         };
-        Ok(Response::new(stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))))
+        let stream = stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal));
+        Ok(Response::new(in_turn(peer, stream).await))
     }
 
     async fn update_offset(

@@ -1,21 +1,38 @@
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use redstart_engine::{Start, TopicName};
-use redstart_wire::v2::{Language, Settings, TelemetryCommand, settings::PubSub, telemetry_command::Command};
+use prost::Message as _;
+use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
+use redstart_wire::v2::{
+    ClientType, Code, FilterType, Language, Resource, Settings, SubscriptionEntry, TelemetryCommand,
+    settings::PubSub, telemetry_command::Command,
+};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::{Status, Streaming};
 
 use super::{
-    clients::Stream,
+    clients::{ClientKind, ClientSubscription, Stream, Told},
     service::{Answers, Service},
-    settings::{is_lite, merge},
+    settings::merge,
     status::{Refusal, ok},
 };
 
-/// Commands that wait for a client to read them; past it the client is too slow and its stream ends.
-const COMMANDS_MAX: usize = 64;
+/// Commands that wait for a client to read them; past it the client is too slow and gets no more.
+const COMMANDS_MAX: usize = 16;
 const REPEAT_AFTER: Duration = Duration::from_millis(1500);
+/// Settings as they come; they are sent back, so a client that does not read would have them kept for it.
+const SETTINGS_BYTES_MAX: usize = 1 << 20;
+/// Topics that one client may publish to or consume.
+const TOPICS_MAX: usize = 4096;
+/// Texts in which a client describes itself.
+const TEXT_LEN_MAX: usize = 64;
+
+/// Who opened a telemetry stream.
+#[derive(Debug, Clone)]
+pub(super) struct Opener {
+    pub client: Option<String>,
+    pub remote: Option<SocketAddr>,
+}
 
 /// The Node.js client (1.0.x) can miss the first answer: it may begin to wait after it came.
 fn needs_settings_twice(settings: &Settings) -> bool {
@@ -34,79 +51,87 @@ impl Service {
     /// A client's stream: it sends settings and results, it gets settings and commands.
     pub(super) fn open_telemetry(
         &self,
-        client: Option<String>,
+        opener: Opener,
         incoming: Streaming<TelemetryCommand>,
     ) -> Answers<TelemetryCommand> {
         let (outgoing, commands) = mpsc::channel(COMMANDS_MAX);
         let service = self.clone();
         tokio::spawn(async move {
-            let Some(client) = client else {
+            let Some(client) = opener.client else {
                 let refusal = Refusal::client_id();
                 let command = TelemetryCommand { status: Some(refusal.status()), command: None };
                 // The client may be gone already.
                 drop(outgoing.send(Ok(command)).await);
                 return;
             };
-            service.converse(&client, incoming, outgoing).await;
+            let mut stopped = service.stopped.clone();
+            tokio::select! {
+                () = service.converse(&client, opener.remote, incoming, &outgoing) => {}
+                // The sender outlives this.
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
+            // What is known of the client stays: it may come back, or go on without a stream.
+            service.clients.stream_ended(&client, &outgoing);
         });
         Box::pin(tokio_stream::wrappers::ReceiverStream::new(commands))
     }
 
-    async fn converse(&self, client: &str, mut incoming: Streaming<TelemetryCommand>, outgoing: Stream) {
-        let weak = outgoing.downgrade();
-        let mut owner = Some(outgoing);
+    async fn converse(
+        &self,
+        client: &str,
+        remote: Option<SocketAddr>,
+        mut incoming: Streaming<TelemetryCommand>,
+        outgoing: &Stream,
+    ) {
         while let Some(Ok(command)) = incoming.next().await {
             self.clients.seen(client);
-            let Some(stream) = weak.upgrade() else { return };
-            // Other commands are results of what nobody here has asked for.
-            let Some(Command::Settings(settings)) = command.command else { continue };
-            // From here on the stream belongs to the client's entry, which outlives this conversation.
-            owner.take();
-            let settings = match self.register(client, settings, stream.clone()).await {
+            let settings = match command.command {
+                Some(Command::Settings(settings)) => settings,
+                Some(other) => {
+                    self.questions.answered(client, command.status, other);
+                    continue;
+                }
+                None => continue,
+            };
+            // What was sent before is read first: else the answers of a client that only talks pile up.
+            if outgoing.reserve_many(COMMANDS_MAX).await.is_err() {
+                return;
+            }
+            let settings = match self.register(client, remote, settings, outgoing.clone()).await {
                 Ok(settings) => settings,
                 Err(refusal) => {
-                    drop(stream.try_send(Err(Status::invalid_argument(refusal.message))));
+                    drop(outgoing.try_send(Err(Status::invalid_argument(refusal.message))));
                     return;
                 }
             };
             let again = needs_settings_twice(&settings);
             let answer = TelemetryCommand { status: Some(ok()), command: Some(Command::Settings(settings)) };
-            if stream.try_send(Ok(answer.clone())).is_err() {
+            if outgoing.try_send(Ok(answer.clone())).is_err() {
                 return;
             }
             if again {
-                tokio::spawn(repeat(weak.clone(), answer));
+                tokio::spawn(repeat(outgoing.downgrade(), answer));
             }
         }
     }
 
     /// Takes a client's settings and says what the server makes of them.
-    async fn register(&self, client: &str, settings: Settings, stream: Stream) -> Result<Settings, Refusal> {
-        let lite = is_lite(&settings);
-        let (mut group, mut topics, mut publishes) = (None, Vec::new(), Vec::new());
-        match &settings.pub_sub {
-            Some(PubSub::Publishing(publishing)) => {
-                publishes =
-                    publishing.topics.iter().filter_map(|topic| TopicName::new(&topic.name).ok()).collect();
-            }
-            Some(PubSub::Subscription(subscription)) => {
-                let name = self.group_name(subscription.group.as_ref())?;
-                // A lite consumer's group must be there, bound to its topic: nobody can guess that.
-                if !lite {
-                    self.ensure_group(&name).await?;
-                }
-                let subscribed = subscription.subscriptions.iter().filter_map(|entry| entry.topic.as_ref());
-                topics = subscribed
-                    .filter(|_| !lite)
-                    .filter_map(|topic| TopicName::new(&topic.name).ok())
-                    .collect();
-                group = Some(name);
-            }
-            None => {
-                let why = "settings say neither what is published nor what is subscribed to";
-                return Err(Refusal::new(redstart_wire::v2::Code::BadRequest, why));
-            }
+    async fn register(
+        &self,
+        client: &str,
+        remote: Option<SocketAddr>,
+        settings: Settings,
+        stream: Stream,
+    ) -> Result<Settings, Refusal> {
+        let told = self.told(&settings)?;
+        // A lite consumer's group must be there, bound to its topic: nobody can guess that.
+        let lite = told.kind.is_lite();
+        if let Some(group) = told.group.as_ref().filter(|_| !lite) {
+            self.ensure_group(group).await?;
         }
+        let group = told.group.clone();
+        let subscribed = told.subscriptions.iter().filter(|_| !lite);
+        let topics: Vec<TopicName> = subscribed.map(|entry| entry.topic.clone()).collect();
         let (config, body_bytes_max, receive_batch_max) = self
             .ask(move |engine, _| {
                 if let Some(group) = &group {
@@ -123,9 +148,81 @@ impl Service {
             })
             .await?;
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
-        let full =
-            || Refusal::new(redstart_wire::v2::Code::TooManyRequests, "too many clients are connected");
-        self.clients.register(client, publishes, lite, stream).map_err(|_| full())?;
+        let full = || Refusal::new(Code::TooManyRequests, "too many clients are connected");
+        self.clients.register(client, told, remote, stream).map_err(|_| full())?;
         Ok(merged)
+    }
+
+    /// What a client's settings say about it.
+    fn told(&self, settings: &Settings) -> Result<Told, Refusal> {
+        let len = settings.encoded_len();
+        if len > SETTINGS_BYTES_MAX {
+            let why = format!("settings of {len} bytes; the limit is {SETTINGS_BYTES_MAX}");
+            return Err(Refusal::new(Code::BadRequest, why));
+        }
+        let mut told = Told { kind: kind(settings.client_type()), ..Told::default() };
+        if let Some(agent) = &settings.user_agent {
+            told.language = agent.language().as_str_name().to_owned();
+            told.version = agent.version.chars().take(TEXT_LEN_MAX).collect();
+        }
+        match &settings.pub_sub {
+            Some(PubSub::Publishing(publishing)) => {
+                check_count(publishing.topics.len())?;
+                told.publishes = publishing.topics.iter().filter_map(topic_name).collect();
+            }
+            Some(PubSub::Subscription(subscription)) => {
+                check_count(subscription.subscriptions.len())?;
+                told.group = Some(self.group_name(subscription.group.as_ref())?);
+                for entry in &subscription.subscriptions {
+                    told.subscriptions.extend(subscribed(entry)?);
+                }
+            }
+            None => {
+                let why = "settings say neither what is published nor what is subscribed to";
+                return Err(Refusal::new(Code::BadRequest, why));
+            }
+        }
+        Ok(told)
+    }
+}
+
+fn check_count(topics: usize) -> Result<(), Refusal> {
+    if topics > TOPICS_MAX {
+        let why = format!("settings with {topics} topics; the limit is {TOPICS_MAX}");
+        return Err(Refusal::new(Code::BadRequest, why));
+    }
+    Ok(())
+}
+
+/// Names that are none are not looked at: whoever uses them is refused then.
+fn topic_name(resource: &Resource) -> Option<TopicName> {
+    TopicName::new(&resource.name).ok()
+}
+
+fn subscribed(entry: &SubscriptionEntry) -> Result<Option<ClientSubscription>, Refusal> {
+    // One that makes no sense is refused with each receive; what is kept here must only have a bound.
+    let len = entry.expression.as_ref().map_or(0, |expression| expression.expression.len());
+    if len > EXPRESSION_BYTES_MAX {
+        let why = format!("a filter expression of {len} bytes; the limit is {EXPRESSION_BYTES_MAX}");
+        return Err(Refusal::new(Code::IllegalFilterExpression, why));
+    }
+    let Some(topic) = entry.topic.as_ref().and_then(topic_name) else { return Ok(None) };
+    let expression = entry.expression.as_ref();
+    Ok(Some(ClientSubscription {
+        topic,
+        expression: expression.map_or_else(|| "*".to_owned(), |found| found.expression.clone()),
+        sql: expression.is_some_and(|found| found.r#type() == FilterType::Sql),
+    }))
+}
+
+fn kind(client_type: ClientType) -> ClientKind {
+    match client_type {
+        ClientType::Unspecified => ClientKind::Unknown,
+        ClientType::Producer => ClientKind::Producer,
+        ClientType::PushConsumer => ClientKind::PushConsumer,
+        ClientType::SimpleConsumer => ClientKind::SimpleConsumer,
+        ClientType::PullConsumer => ClientKind::PullConsumer,
+        ClientType::LitePushConsumer => ClientKind::LitePushConsumer,
+        ClientType::LiteSimpleConsumer => ClientKind::LiteSimpleConsumer,
     }
 }

@@ -1,6 +1,10 @@
 //! The certificate: the operator's, or one made at the first start. Official clients do not verify it by default.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tokio_rustls::{
     TlsAcceptor,
@@ -12,6 +16,13 @@ use tokio_rustls::{
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
+
+/// A certificate chain and its private key, both PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
 
 /// TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +37,12 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// Accepts TLS with the certificate in `dir`, which is made when there is none.
-pub(super) fn acceptor(dir: &Path) -> Result<TlsAcceptor, TlsError> {
-    let (certificate, key) = (dir.join(CERTIFICATE), dir.join(KEY));
-    if !certificate.exists() || !key.exists() {
-        make(&certificate, &key)?;
-    }
+/// Accepts TLS with the operator's certificate, or with the one in `dir`, which is made when there is none.
+pub(super) fn acceptor(operators: Option<&CertificateFiles>, dir: &Path) -> Result<TlsAcceptor, TlsError> {
+    let CertificateFiles { certificate, key } = match operators {
+        Some(files) => files.clone(),
+        None => own(dir)?,
+    };
     let pem = |file: &Path, why: rustls::pki_types::pem::Error| TlsError::Pem {
         file: file.display().to_string(),
         why: why.to_string(),
@@ -48,6 +59,15 @@ pub(super) fn acceptor(dir: &Path) -> Result<TlsAcceptor, TlsError> {
     // The Go client insists on it.
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The broker's own certificate.
+fn own(dir: &Path) -> Result<CertificateFiles, TlsError> {
+    let (certificate, key) = (dir.join(CERTIFICATE), dir.join(KEY));
+    if !certificate.exists() || !key.exists() {
+        make(&certificate, &key)?;
+    }
+    Ok(CertificateFiles { certificate, key })
 }
 
 fn make(certificate: &Path, key: &Path) -> Result<(), TlsError> {

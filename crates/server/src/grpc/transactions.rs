@@ -5,6 +5,7 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    claim::{Denied, check_topic},
     convert::{Envelope, to_wire},
     service::Service,
     status::{Refusal, ok},
@@ -13,18 +14,30 @@ use crate::shard::ChangeError;
 
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
-        let id = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
+        let topic = self.topic_name(request.topic.as_ref())?;
+        let (made_for, id) = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
             Refusal::new(Code::InvalidTransactionId, "the transaction id was not made by this broker")
         })?;
-        let commit = match request.resolution() {
-            TransactionResolution::Commit => true,
-            TransactionResolution::Rollback => false,
+        let commit = match TransactionResolution::try_from(request.resolution) {
+            Ok(TransactionResolution::Commit) => true,
+            Ok(TransactionResolution::Rollback) => false,
             // The producer does not know yet: it will be asked again.
-            TransactionResolution::Unspecified => return Ok(()),
+            Ok(TransactionResolution::Unspecified) => return Ok(()),
+            Err(_) => {
+                let why = format!("the resolution {} is not known", request.resolution);
+                return Err(Refusal::new(Code::BadRequest, why));
+            }
         };
-        match self.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?.await? {
+        let end = self.shard.change(move |engine, now| {
+            check_topic(engine, "transaction id", Code::InvalidTransactionId, made_for, &topic)
+                .map_err(Denied::Unfit)?;
+            engine.end_transaction(id, commit, now).map_err(Denied::Engine)
+        })?;
+        match end.await? {
             // The answer to a check and the producer's own word may both come: they say the same.
-            Err(ChangeError::Refused(TransactionError::Ended { committed, .. })) if committed == commit => {
+            Err(ChangeError::Refused(Denied::Engine(TransactionError::Ended { committed, .. })))
+                if committed == commit =>
+            {
                 Ok(())
             }
             other => other.map_err(ChangeError::into),
@@ -34,11 +47,13 @@ impl Service {
     pub(super) async fn recall(&self, request: RecallMessageRequest) -> Result<String, Refusal> {
         let name = self.topic_name(request.topic.as_ref())?;
         let unknown = || Refusal::new(Code::MessageNotFound, "no delayed message is known by this handle");
-        let (topic, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
-        if self.ask(move |engine, _| engine.topic_id(&name)).await? != Some(topic) {
-            return Err(unknown());
-        }
-        let held = self.ask(move |engine, _| engine.delayed(key)).await?;
+        let (made_for, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
+        let held = self
+            .ask(move |engine, _| {
+                check_topic(engine, "recall handle", Code::MessageNotFound, made_for, &name)?;
+                Ok::<_, Refusal>(engine.delayed(key))
+            })
+            .await??;
         self.change(move |engine, now| engine.recall(key, now)).await?;
         let reader = self.shard.reader();
         let id = held.and_then(|(position, size)| {
@@ -69,7 +84,7 @@ impl Service {
         };
         let command = RecoverOrphanedTransactionCommand {
             message: Some(message),
-            transaction_id: self.signer.transaction(check.id),
+            transaction_id: self.signer.transaction(check.topic, check.id),
         };
         let command = TelemetryCommand {
             status: Some(ok()),

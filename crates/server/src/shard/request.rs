@@ -33,6 +33,7 @@ pub struct PopRequest {
     pub attempt: Option<String>,
     pub client: String,
     pub start: Start,
+    pub one_per_group: bool,
     pub wait: Duration,
 }
 
@@ -48,6 +49,7 @@ impl PopRequest {
             attempt: self.attempt.as_deref(),
             client: &self.client,
             start: self.start,
+            one_per_group: self.one_per_group,
         }
     }
 }

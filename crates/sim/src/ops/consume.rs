@@ -29,6 +29,7 @@ pub struct Ask {
     pub filter: FilterKind,
     pub attempt: Option<String>,
     pub start: Start,
+    pub one_per_group: bool,
 }
 
 impl World {
@@ -61,6 +62,7 @@ impl World {
             filter: if fixed { FilterKind::All } else { filter },
             attempt: self.rng.one_in(3).then(|| format!("try {}", self.rng.below(6))),
             start: self.rng.of([Start::Earliest, Start::Earliest, Start::Latest, Start::At(self.now)]),
+            one_per_group: self.rng.one_in(4),
         };
         self.pop(&group, &topic, &ask).map(|_| ())
     }
@@ -89,6 +91,7 @@ impl World {
             attempt: ask.attempt.as_deref(),
             client: "c1",
             start: ask.start,
+            one_per_group: ask.one_per_group,
         };
         let popped = match topic.name.is_lite() {
             true => self.engine().pop_lite(&pop, &[topic.id], None, now),

@@ -317,5 +317,27 @@ mod tests {
             let _ = decode(&mut framed);
             let _ = decode(&mut BytesMut::from(&bytes[..]));
         }
+
+        /// Whatever is accepted of a damaged frame is a command that can be sent on.
+        #[test]
+        fn damaged_frames_never_panic_and_what_is_read_can_be_written(
+            binary: bool,
+            damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+            cut in any::<proptest::sample::Index>(),
+        ) {
+            let serialization = if binary { Serialization::Binary } else { Serialization::Json };
+            let mut bytes = BytesMut::new();
+            encode(&command(serialization), &mut bytes);
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            let _ = decode(&mut BytesMut::from(&bytes[..cut.index(bytes.len())]));
+            if let Ok(Some(found)) = decode(&mut bytes) {
+                let mut again = BytesMut::new();
+                encode(&found, &mut again);
+                prop_assert_eq!(decode(&mut again), Ok(Some(found)));
+            }
+        }
     }
 }

@@ -4,3 +4,7 @@
 pub mod grpc;
 pub mod remoting;
 pub mod shard;
+mod stream;
+mod tls;
+
+pub use tls::TlsError;

@@ -18,7 +18,6 @@ mod service;
 mod settings;
 mod status;
 mod telemetry;
-mod tls;
 mod transactions;
 
 use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -27,13 +26,14 @@ use redstart_wire::v2::messaging_service_server::MessagingServiceServer;
 use tokio::{net::TcpListener, sync::mpsc};
 use tonic::transport::Server;
 
-use crate::shard::ShardHandle;
+use crate::{
+    shard::ShardHandle,
+    tls::{self, TlsError},
+};
 use clients::Clients;
 use handle::Signer;
 use renewal::Renewal;
 use service::Service;
-
-pub use tls::TlsError;
 
 /// Settings of the gRPC front end.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ pub enum TlsError {
 }
 
 /// Accepts TLS with the certificate in `dir`, which is made when there is none.
-pub(super) fn acceptor(dir: &Path) -> Result<TlsAcceptor, TlsError> {
+pub(crate) fn acceptor(dir: &Path) -> Result<TlsAcceptor, TlsError> {
     let (certificate, key) = (dir.join(CERTIFICATE), dir.join(KEY));
     if !certificate.exists() || !key.exists() {
         make(&certificate, &key)?;

@@ -154,7 +154,8 @@ async fn serve(
         auto_create_groups: true,
         advertise: arguments.advertise.clone(),
     };
-    let grpc = Grpc::bind(grpc_config, shard.handle(), checks, &arguments.data_dir).await?;
+    let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
+    let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &arguments.data_dir).await?;
     let remoting_config = remoting::Config {
         cluster: CLUSTER.to_owned(),
         broker: BROKER.to_owned(),
@@ -166,6 +167,7 @@ async fn serve(
         delay_levels: arguments.message_delay_levels.0.clone(),
     };
     let remoting = Remoting::bind(remoting_config, shard.handle(), &arguments.data_dir).await?;
+    tokio::spawn(remoting.route_checks(checks, grpc_checks));
     println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
     println!("  5.x clients (gRPC, plaintext and TLS)   {}", at(arguments.grpc_port));
     println!("  4.x clients and mqadmin (Remoting)      -n {}", at(arguments.namesrv_port));

@@ -19,6 +19,8 @@ pub struct SendOptions {
     pub queue: Option<QueueId>,
     /// Store a half message, to be asked about after this time (or the default) when its producer is silent.
     pub half: Option<Half>,
+    /// The client knows nothing of message types: a topic that was not given one takes everything.
+    pub untyped: bool,
 }
 
 /// A half message's own setting.
@@ -154,7 +156,8 @@ impl Engine {
             message.validate(limits, now)?;
             let found = message.message_type(options.half.is_some());
             let expected = topic.config.message_type;
-            if self.config.check_message_type && !expected.takes(found) {
+            let checked = self.config.check_message_type && (!options.untyped || topic.config.is_typed());
+            if checked && !expected.takes(found) {
                 return Err(SendError::TypeMismatch { topic: name.clone(), expected, found });
             }
         }

@@ -25,7 +25,7 @@ impl Service {
                 "the messages of a request must have one topic",
             ));
         }
-        let options = SendOptions { queue: None, half: half(first) };
+        let options = SendOptions { half: half(first), ..SendOptions::default() };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
         let receipts = self.shard.send(topic, messages, options)?.await??;

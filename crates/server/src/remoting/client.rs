@@ -1,12 +1,13 @@
 //! Clients tell who they are, and ask who else is there.
 
-use redstart_engine::{AdminError, GroupName, MessageType, TopicConfig};
+use redstart_engine::GroupName;
 use redstart_wire::remoting::{
     body::{CheckClient, ConsumerIds, Heartbeat},
     code,
 };
 
 use super::{
+    ensure::ensure_retry_topic,
     members,
     refusal::Refusal,
     request::{Answer, Request},
@@ -38,30 +39,6 @@ async fn prepare(request: &Request, group: &str) -> Result<(), Refusal> {
     let group = GroupName::new(group)?;
     request.ensure_group(&group).await?;
     ensure_retry_topic(request, &group).await
-}
-
-/// The topic through which messages come again that a group's 4.x clients handed back.
-pub(super) async fn ensure_retry_topic(request: &Request, group: &GroupName) -> Result<(), Refusal> {
-    let name = group.retry_topic();
-    let known = {
-        let name = name.clone();
-        request.ask(move |engine, _| engine.topic_id(&name).is_some()).await?
-    };
-    if known {
-        return Ok(());
-    }
-    let config = TopicConfig {
-        message_type: MessageType::Mixed,
-        read_queues: 1,
-        write_queues: 1,
-        ..TopicConfig::default()
-    };
-    let created = request.change(move |engine, _| match engine.put_topic(&name, config) {
-        // Somebody else's creation is on its way: what comes after it in the log comes after it in time.
-        Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
-        other => other,
-    });
-    created.await
 }
 
 pub(super) fn unregister(request: &Request) -> Result<Answer, Refusal> {

@@ -29,7 +29,9 @@ const SUBSCRIPTIONS_MAX: usize = 4096;
 pub(super) struct Member {
     pub client_id: String,
     pub peer: Arc<Peer>,
+    #[allow(dead_code, reason = "shown to administrators")]
     pub language: Language,
+    #[allow(dead_code, reason = "shown to administrators")]
     pub version: i32,
     pub seen: Instant,
     /// By topic; none for producers.
@@ -146,6 +148,7 @@ impl Members {
         self.state().consumers.get(group).map(|group| group.members.keys().cloned().collect())
     }
 
+    #[allow(dead_code, reason = "shown to administrators")]
     pub fn consumers(&self, group: &str) -> Option<ConsumerGroup> {
         self.state().consumers.get(group).cloned()
     }
@@ -155,6 +158,7 @@ impl Members {
     }
 
     /// All producer groups with their members.
+    #[allow(dead_code, reason = "shown to administrators")]
     pub fn all_producers(&self) -> Producers {
         self.state().producers.clone()
     }
@@ -173,10 +177,6 @@ impl Members {
         let own = members.values().filter(|member| member.peer.id == peer.id);
         let others = members.values().filter(|member| member.peer.id != peer.id);
         own.chain(others).find_map(|member| member.subscriptions.get(topic)).cloned().ok_or(true)
-    }
-
-    pub fn is_broadcasting(&self, group: &str) -> bool {
-        self.state().consumers.get(group).is_some_and(|group| group.message_model == "BROADCASTING")
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,21 +4,35 @@
 //! about. It translates, and holds no delivery state; what it does hold is who is connected ([`members`]) and which queues
 //! ordered consumers have locked.
 
-#![allow(dead_code, reason = "the handlers that use the rest follow")]
-
 mod admin;
+mod assignment;
 mod client;
 mod connection;
+mod convert;
 mod dispatch;
+mod ensure;
 mod listen;
+mod locks;
 mod members;
 mod names;
+mod offsets;
 mod peer;
+mod pop;
+mod property;
+mod pull;
+mod query;
+mod recall;
+mod records;
 mod refusal;
+mod reply;
 mod request;
+mod retry;
 mod room;
+mod send;
+mod transactions;
 
 use std::{
+    future::Future,
     io::Error as IoError,
     net::{IpAddr, SocketAddr},
     path::Path,
@@ -26,13 +40,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{net::TcpListener, sync::watch};
+use redstart_engine::TransactionCheck;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
     shard::ShardHandle,
     tls::{self, TlsError},
 };
+use locks::Locks;
 use members::Members;
 use names::Names;
 use peer::Peer;
@@ -98,6 +117,7 @@ struct Context {
     /// The broker's port, as it was bound.
     port: u16,
     members: Members,
+    locks: Locks,
     names: Names,
     incoming: Rooms,
     outgoing: Rooms,
@@ -150,6 +170,7 @@ impl Remoting {
             shard,
             port: at.port(),
             members: Members::default(),
+            locks: Locks::default(),
             names: Names::open(data_dir).map_err(StartError::Names)?,
             incoming: Rooms::new(INCOMING_BYTES_MAX),
             outgoing: Rooms::new(OUTGOING_BYTES_MAX),
@@ -162,6 +183,23 @@ impl Remoting {
     /// Where the name service and the broker listen.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.names.local_addr()?, self.broker.local_addr()?))
+    }
+
+    /// Asks the producers of this protocol what became of their transactions, and hands the other questions on.
+    pub fn route_checks(
+        &self,
+        mut checks: mpsc::Receiver<TransactionCheck>,
+        others: mpsc::Sender<TransactionCheck>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let context = self.context.clone();
+        async move {
+            while let Some(check) = checks.recv().await {
+                if !context.check_transaction(check).await {
+                    // Full: it is asked again at the next interval.
+                    let _ = others.try_send(check);
+                }
+            }
+        }
     }
 
     /// Serves until `stopped` says so.
@@ -191,6 +229,7 @@ impl Remoting {
 impl Context {
     fn sweep(&self, now: Instant) {
         self.members.expire(now);
+        self.locks.expire(now);
         self.names.expire(now);
     }
 }

@@ -151,7 +151,8 @@ impl From<SendBackError> for Refusal {
             SendBackError::UnknownGroup { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
             SendBackError::NoRetryTopic { .. }
             | SendBackError::NoDeadLetterTopic { .. }
-            | SendBackError::UnknownMessage { .. } => code::SYSTEM_ERROR,
+            | SendBackError::UnknownMessage { .. }
+            | SendBackError::UnknownPosition { .. } => code::SYSTEM_ERROR,
         };
         Refusal::new(code, error.to_string())
     }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::watch,
+    sync::{mpsc, watch},
 };
 
 /// Longer than any test should take, shorter than anybody's patience.
@@ -60,10 +60,13 @@ impl Broker {
         let mut engine = EngineConfig { retention, ..EngineConfig::default() };
         adjust(&mut config, &mut engine);
         let storage = FsStorage::open(dir.path()).unwrap();
-        let options = Options::with_segment_bytes(4 << 20);
-        let shard = Shard::open(Arc::new(storage), options, engine, shard::Config::default()).unwrap().shard;
+        let options = Options::with_segment_bytes(32 << 20);
+        let (checks, asked) = mpsc::channel(16);
+        let shard_config = shard::Config { checks: Some(checks), ..shard::Config::default() };
+        let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
         let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
         let (names, address) = remoting.addresses().unwrap();
+        tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(remoting.serve(stopped));
         Broker { names, address, shard, stop, _dir: dir }

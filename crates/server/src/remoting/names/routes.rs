@@ -4,7 +4,8 @@ use redstart_engine::{GroupName, RETRY_PREFIX, TopicName};
 use redstart_wire::remoting::body::{BrokerData, ClusterInfo, QueueData, TopicRoute};
 
 use crate::remoting::{
-    AUTO_CREATE_TOPIC, client,
+    AUTO_CREATE_TOPIC,
+    ensure::{TRACE_TOPIC, ensure_retry_topic, ensure_topic, system_topic},
     refusal::Refusal,
     request::{Answer, Request},
 };
@@ -53,8 +54,11 @@ async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>,
             request.ask(move |engine, _| engine.group_id(&group).is_some()).await?
         };
         if known {
-            client::ensure_retry_topic(request, &group).await?;
+            ensure_retry_topic(request, &group).await?;
         }
+    }
+    if topic == TRACE_TOPIC {
+        ensure_topic(request, name.clone(), system_topic()).await?;
     }
     let view = request.ask(move |engine, _| engine.topic(&name)).await?;
     Ok(view.map(|topic| {

@@ -94,7 +94,15 @@ async fn change(
 
 pub(crate) async fn put_value(request: &Request) -> Result<Answer, Refusal> {
     let field = |name| request.required(name).map(str::to_owned);
-    let (namespace, key, value) = (field("namespace")?, field("key")?, field("value")?);
+    put(request, field("namespace")?, field("key")?, field("value")?).await
+}
+
+pub(super) async fn put(
+    request: &Request,
+    namespace: String,
+    key: String,
+    value: String,
+) -> Result<Answer, Refusal> {
     change(request, move |table| {
         table.entry(namespace).or_default().insert(key, value);
     })

@@ -41,7 +41,6 @@ pub use record::{FetchError, Fetched, fetch, fetch_at};
 pub use state::OffsetGap;
 pub use timer::TimerKey;
 pub use topic::{
-    InvalidConfig as InvalidTopicConfig, MESSAGE_TYPE, MessageType, Permission, TopicConfig,
-    UnknownMessageType,
+    InvalidConfig as InvalidTopicConfig, MessageType, Permission, TopicConfig, UnknownMessageType,
 };
 pub use types::{GroupId, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId};

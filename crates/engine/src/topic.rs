@@ -130,15 +130,7 @@ pub enum InvalidConfig {
 
 pub(crate) const ATTRIBUTES_BYTES_MAX: usize = 16 << 10;
 
-/// The attribute by which an operator gives a topic its type.
-pub const MESSAGE_TYPE: &str = "message.type";
-
 impl TopicConfig {
-    /// Whether somebody chose the type, rather than leaving it at the default.
-    pub fn is_typed(&self) -> bool {
-        self.message_type != MessageType::Normal || self.attributes.contains_key(MESSAGE_TYPE)
-    }
-
     pub fn validate(&self, limits: &Limits) -> Result<(), InvalidConfig> {
         let limit = limits.queues_max;
         for (what, value) in [("read queues", self.read_queues), ("write queues", self.write_queues)] {

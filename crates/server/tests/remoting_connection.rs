@@ -103,3 +103,28 @@ async fn an_answer_that_nobody_asked_for_is_ignored() {
     client.write(&Command { opaque: 0, ..forged }).await;
     client.ok(code::GET_BROKER_CLUSTER_INFO, &[]).await;
 }
+
+/// The Go client commits its offsets with requests that want an answer, and closes without waiting for it.
+#[tokio::test]
+async fn what_a_client_said_before_it_closed_is_done() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 4).await;
+    let mut goes = broker.client().await;
+    let at = |queue: &str, offset: &str| {
+        let fields = [("consumerGroup", "new"), ("topic", "t"), ("queueId", queue), ("commitOffset", offset)];
+        request(code::UPDATE_CONSUMER_OFFSET, &fields)
+    };
+    for queue in ["0", "1", "2", "3"] {
+        goes.send(at(queue, "0")).await;
+    }
+    drop(goes);
+    for queue in ["0", "1", "2", "3"] {
+        let fields =
+            [("consumerGroup", "new"), ("topic", "t"), ("queueId", queue), ("setZeroIfNotFound", "false")];
+        let deadline = std::time::Instant::now() + remoting_support::PATIENCE;
+        while client.call(code::QUERY_CONSUMER_OFFSET, &fields).await.code != code::SUCCESS {
+            assert!(std::time::Instant::now() < deadline, "queue {queue} was not committed");
+            tokio::task::yield_now().await;
+        }
+    }
+}

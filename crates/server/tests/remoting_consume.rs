@@ -187,7 +187,7 @@ async fn a_message_handed_back_comes_again_until_its_retries_are_used_up() {
         Broker::start_with(|_, engine| engine.delay_levels = vec![Duration::from_millis(20); 18]).await;
     let mut client = broker.with_topic("t", 1).await;
     join(&mut client, "*").await;
-    send(&mut client, "t", "a", b"m").await;
+    let first = send(&mut client, "t", "a", b"m").await.field("msgId").unwrap().to_owned();
     let mut message = messages(&client.call_with(pull("t", "0", "0", "0")).await).remove(0);
     for retry in 1..=2 {
         let answer = client.call_with(back(message.physical_offset, "0", "2")).await;
@@ -202,6 +202,7 @@ async fn a_message_handed_back_comes_again_until_its_retries_are_used_up() {
     assert_eq!((dead.reconsume_times, &dead.body[..]), (3, &b"m"[..]));
     assert_eq!(properties(&dead)["RETRY_TOPIC"], "t");
     assert_eq!(properties(&dead)["DLQ_ORIGIN_TOPIC"], "t");
+    assert_eq!(properties(&dead)["ORIGIN_MESSAGE_ID"], first);
     // Given up at once.
     assert_eq!(client.call_with(back(message.physical_offset, "-1", "99")).await.code, code::SUCCESS);
     assert_eq!(of_group(&mut client, "%DLQ%g", "1").await.len(), 1);

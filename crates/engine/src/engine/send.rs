@@ -19,7 +19,8 @@ pub struct SendOptions {
     pub queue: Option<QueueId>,
     /// Store a half message, to be asked about after this time (or the default) when its producer is silent.
     pub half: Option<Half>,
-    /// The client knows nothing of message types: a topic that was not given one takes everything.
+    /// The client knows nothing of message types, and NORMAL is what topics are whose makers knew nothing of them either:
+    /// such a topic takes everything from it.
     pub untyped: bool,
 }
 
@@ -156,8 +157,8 @@ impl Engine {
             message.validate(limits, now)?;
             let found = message.message_type(options.half.is_some());
             let expected = topic.config.message_type;
-            let checked = self.config.check_message_type && (!options.untyped || topic.config.is_typed());
-            if checked && !expected.takes(found) {
+            let anything = options.untyped && expected == MessageType::Normal;
+            if self.config.check_message_type && !anything && !expected.takes(found) {
                 return Err(SendError::TypeMismatch { topic: name.clone(), expected, found });
             }
         }

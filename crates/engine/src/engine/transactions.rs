@@ -72,6 +72,8 @@ pub struct StoredBack<'a> {
     pub retries_max: Option<u32>,
     /// No further retries, however many are left.
     pub give_up: bool,
+    /// Properties that its dead letter gets, unless the message has them.
+    pub properties: Vec<(String, String)>,
 }
 
 /// A hand-back that was refused.
@@ -258,7 +260,9 @@ impl Engine {
                 attempts: back.attempt.saturating_add(1),
                 reason: if back.give_up { "given up by the consumer" } else { "retries exhausted" },
             };
-            let message = stored.message.to_message();
+            let mut message = stored.message.to_message();
+            let new = back.properties.iter().filter(|(name, _)| stored.message.property(name).is_none());
+            message.properties.extend(new.cloned());
             let ticket = self.ticket();
             return match self.bury_message(Some(ticket), dead, home.topic, message, now) {
                 Burial::Proposed => Ok(ticket),

@@ -1,14 +1,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use redstart_engine::{
-    GroupConfig, GroupName, MESSAGE_TYPE, MessageType, Permission, RetryPolicy, TopicConfig, TopicName,
-};
+use redstart_engine::{GroupConfig, GroupName, MessageType, Permission, RetryPolicy, TopicConfig, TopicName};
 use serde::Deserialize;
 
 use super::{
     refusal::Refusal,
     request::{Answer, Request},
 };
+
+const MESSAGE_TYPE: &str = "message.type";
 
 pub(super) async fn put_topic(request: &Request) -> Result<Answer, Refusal> {
     let name = TopicName::new(request.required("topic")?)?;

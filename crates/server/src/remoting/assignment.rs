@@ -94,14 +94,11 @@ pub(super) async fn set_mode(request: &Request) -> Result<Answer, Refusal> {
     if mode != PULL && mode != POP {
         return Err(Refusal::invalid(format!("the mode {mode:?} is neither {PULL} nor {POP}")));
     }
-    let names = (topic.clone(), group.clone());
-    let known = request
-        .ask(move |engine, _| (engine.topic_id(&names.0).is_some(), engine.group_id(&names.1).is_some()))
-        .await?;
-    match known {
-        (false, _) => Err(Refusal::unknown_topic(topic.as_str())),
-        (_, false) => Err(Refusal::unknown_group(group.as_str())),
-        _ => {
+    let name = topic.clone();
+    match request.ask(move |engine, _| engine.topic_id(&name)).await? {
+        None => Err(Refusal::unknown_topic(topic.as_str())),
+        Some(_) => {
+            request.ensure_group(&group).await?;
             request
                 .context
                 .names

@@ -1,13 +1,14 @@
 //! One connection: requests run beside each other and are answered as they finish.
 //!
 //! A request is polled once as soon as it is read, in the order of the connection: what one producer sends reaches the
-//! shard in that order. When the connection ends, held polls end with it; one-way requests are carried through.
+//! shard in that order. When the connection ends, held polls end with it; everything else is carried through, for clients
+//! say their last word and close.
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, decode, encode};
+use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode, encode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     sync::mpsc,
@@ -44,25 +45,17 @@ pub(super) async fn serve(stream: Stream, context: Arc<Context>) -> io::Result<(
     let (outbox, outgoing) = mpsc::channel(OUTBOX_MAX);
     let peer = Arc::new(Peer::new(remote, local, outbox.clone()));
     let requests = Requests { context: context.clone(), peer: peer.clone(), outbox };
-    let mut one_way = OneWay::new();
+    let mut served = Served::new();
     let result = tokio::select! {
-        result = requests.read(reader, &mut one_way) => result,
+        result = requests.read(reader, &mut served) => result,
         result = write(writer, outgoing) => result,
     };
     peer.gone();
     context.disconnected(&peer);
-    finish(one_way).await;
-    result
-}
-
-/// Requests that nobody waits for.
-type OneWay = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-/// Lets one-way requests end.
-async fn finish(one_way: OneWay) {
-    if tokio::time::timeout(GRACE, one_way.collect::<Vec<()>>()).await.is_err() {
-        tracing::debug!("one-way requests of a closed connection did not end in time");
+    if tokio::time::timeout(GRACE, served.for_each(|_| std::future::ready(()))).await.is_err() {
+        tracing::debug!("requests of a closed connection did not end in time");
     }
+    result
 }
 
 /// What is being served on one connection.
@@ -73,32 +66,25 @@ struct Requests {
 }
 
 impl Requests {
-    async fn read(&self, mut reader: ReadHalf<Stream>, one_way: &mut OneWay) -> io::Result<()> {
+    async fn read(&self, mut reader: ReadHalf<Stream>, served: &mut Served) -> io::Result<()> {
         let mut input = BytesMut::new();
         let mut room = None;
-        let mut answered = FuturesUnordered::new();
+        let mut polls = Served::new();
         loop {
             match self.take_frame(&mut input, &mut room).await {
                 Ok(Some((command, _))) if command.is_response() => {
                     self.peer.answered(command);
                     continue;
                 }
-                Ok(Some((command, room))) if command.is_one_way() => {
-                    // Nobody is told: what is too much is dropped, as RocketMQ does.
-                    if one_way.len() < REQUESTS_MAX {
-                        let request = self.request(command);
-                        one_way.push(Box::pin(async move {
-                            drop(answer(&request).await);
-                            drop(room);
-                        }));
-                    }
+                Ok(Some((command, room))) if polls.len() + served.len() < REQUESTS_MAX => {
+                    let set = if is_poll(command.code) { &mut polls } else { &mut *served };
+                    set.push(Box::pin(run(self.request(command), room)));
                 }
-                Ok(Some((command, room))) if answered.len() < REQUESTS_MAX => {
-                    answered.push(run(self.request(command), room));
-                }
+                // Nobody is told of a one-way request: what is too much is dropped, as RocketMQ does.
+                Ok(Some((command, _))) if command.is_one_way() => {}
                 Ok(Some((command, _))) => {
                     let busy = Answer::from(Refusal::busy("requests of one connection", REQUESTS_MAX));
-                    self.send(busy.command(&command)).await?;
+                    self.send(outgoing(busy, &command)).await?;
                 }
                 Ok(None) => {}
                 Err(error) => return Err(error),
@@ -108,14 +94,14 @@ impl Requests {
             let idle = if room.is_some() { FRAME_MAX } else { IDLE_MAX };
             tokio::select! {
                 biased;
-                Some(finished) = answered.next() => self.send(finished).await?,
-                Some(()) = one_way.next() => {}
+                Some(finished) = served.next() => self.answer(finished).await?,
+                Some(finished) = polls.next() => self.answer(finished).await?,
                 () = std::future::ready(()), if more => {}
                 read = tokio::time::timeout(idle, reader.read_buf(&mut input)), if !more => match read {
                     Ok(Ok(0)) => return Ok(()),
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => return Err(error),
-                    Err(_) if !answered.is_empty() && room.is_none() => {}
+                    Err(_) if !polls.is_empty() && room.is_none() => {}
                     Err(elapsed) => return Err(elapsed.into()),
                 },
             }
@@ -145,16 +131,43 @@ impl Requests {
         Ok(None)
     }
 
-    async fn send(&self, (command, room): (Command, Option<Room>)) -> io::Result<()> {
+    async fn answer(&self, finished: Option<Outgoing>) -> io::Result<()> {
+        match finished {
+            Some(answer) => self.send(answer).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&self, answer: Outgoing) -> io::Result<()> {
         let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.outbox.send(Outgoing { command, room }).await.map_err(closed)
+        self.outbox.send(answer).await.map_err(closed)
     }
 }
 
-async fn run(request: Request, room: Option<Room>) -> (Command, Option<Room>) {
+/// Requests under way, each with its answer unless it wants none.
+type Served = FuturesUnordered<Pin<Box<dyn Future<Output = Option<Outgoing>> + Send>>>;
+
+/// What waits for messages: without its client it must not take any.
+fn is_poll(request: i32) -> bool {
+    matches!(request, code::PULL_MESSAGE | code::LITE_PULL_MESSAGE | code::POP_MESSAGE | code::NOTIFICATION)
+}
+
+async fn run(request: Request, room: Option<Room>) -> Option<Outgoing> {
     let answer = answer(&request).await;
     drop(room);
-    answer.command(&request.command)
+    if !request.is_one_way() {
+        return Some(outgoing(answer, &request.command));
+    }
+    if answer.code != code::SUCCESS {
+        let remark = answer.remark.unwrap_or_default();
+        tracing::debug!(request = request.code, answer.code, remark, "a one-way request failed");
+    }
+    None
+}
+
+fn outgoing(answer: Answer, request: &Command) -> Outgoing {
+    let (command, room) = answer.command(request);
+    Outgoing { command, room }
 }
 
 fn frame_is_whole(input: &BytesMut) -> bool {

@@ -13,17 +13,18 @@ use super::{property as p, refusal::Refusal};
 /// Bits of a physical offset that hold the log position; those above count the deliveries before, which a client that
 /// hands a message back does not say otherwise.
 const POSITION_BITS: u32 = 48;
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 const ATTEMPT_MAX: u16 = i16::MAX as u16;
 
 /// A message's address for clients.
 pub(super) fn physical_offset(position: Position, attempt: u16) -> i64 {
-    (position.0 & (1 << POSITION_BITS) - 1) as i64 | i64::from(attempt.min(ATTEMPT_MAX)) << POSITION_BITS
+    (position.0 & POSITION_MASK) as i64 | (i64::from(attempt.min(ATTEMPT_MAX)) << POSITION_BITS)
 }
 
 /// Reads such an address back.
 pub(super) fn read_physical_offset(offset: i64) -> Option<(Position, u16)> {
     let offset = u64::try_from(offset).ok()?;
-    Some((Position(offset & (1 << POSITION_BITS) - 1), (offset >> POSITION_BITS) as u16))
+    Some((Position(offset & POSITION_MASK), (offset >> POSITION_BITS) as u16))
 }
 
 /// What a producer hands in.
@@ -178,9 +179,12 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
         add(p::TRANSACTION_PREPARED, "true");
         add(p::TRANSACTION_ID, view.id);
     }
-    if let Some(origin) = envelope.origin.or_else(|| view.property(DLQ_ORIGIN_TOPIC)) {
+    if let Some(origin) = envelope.origin {
         add(p::RETRY_TOPIC, origin);
         add(p::ORIGIN_MESSAGE_ID, &origin_id);
+    }
+    if let Some(origin) = view.property(DLQ_ORIGIN_TOPIC) {
+        add(p::RETRY_TOPIC, origin);
     }
     Ok(StoredMessage {
         topic: envelope.topic.to_owned(),

@@ -4,7 +4,7 @@ use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, Engine, GroupConfig, GroupName,
     Message, QueueId, RETRY_PREFIX, SendBackError, SendOptions, StoredBack, Ticket, Timestamp, TopicName,
 };
-use redstart_wire::remoting::{SendHeader, code};
+use redstart_wire::remoting::{SendHeader, code, offset_message_id};
 
 use super::{
     convert::read_physical_offset,
@@ -29,6 +29,8 @@ struct Back {
     attempt: u16,
     level: i32,
     retries_max: Option<u32>,
+    /// The id under which the message was first delivered.
+    origin: String,
 }
 
 impl Back {
@@ -47,6 +49,7 @@ impl Back {
             delay: engine.config().delay_of_level(level),
             retries_max: self.retries_max,
             give_up: self.level < 0,
+            properties: vec![(p::ORIGIN_MESSAGE_ID.to_owned(), self.origin.clone())],
         };
         engine.send_back_stored(&back, now)
     }
@@ -63,6 +66,7 @@ pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
         group: group.clone(),
         position,
         attempt,
+        origin: offset_message_id(request.broker_address(), position.0 as i64),
         level: request.number("delayLevel")?,
         retries_max: own_limit.and_then(|limit| u32::try_from(limit).ok()),
     };

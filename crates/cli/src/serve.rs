@@ -11,9 +11,10 @@ use clap::{Args, ValueEnum};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    grpc::{self, CertificateFiles, Grpc},
+    grpc::{self, Grpc},
     remoting::{self, Remoting},
     shard::{self, Flush, Opened, Shard},
+    tls::CertificateFiles,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -49,6 +50,12 @@ pub struct Arguments {
     /// Private key (PEM) of the certificate
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Create a topic when it is first sent to
+    #[arg(long)]
+    auto_create_topics: bool,
+    /// Delays of the delay levels of 4.x clients, in RocketMQ's notation
+    #[arg(long, value_parser = delay_levels, default_value = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")]
+    message_delay_levels: DelayLevels,
     /// Acknowledge when durable (sync), or when written and flushed every half second (async)
     #[arg(long, value_enum, default_value_t = FlushMode::Sync)]
     flush: FlushMode,
@@ -64,6 +71,28 @@ pub struct Arguments {
 enum FlushMode {
     Sync,
     Async,
+}
+
+/// As given on the command line.
+#[derive(Debug, Clone)]
+struct DelayLevels(Vec<Duration>);
+
+/// Reads delays such as `1s 10m 2h 1d`.
+fn delay_levels(text: &str) -> Result<DelayLevels, String> {
+    let level = |word: &str| {
+        let (number, unit) = word.split_at_checked(word.len() - 1)?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 24 * 3600,
+            _ => return None,
+        };
+        Some(Duration::from_secs(number.parse::<u32>().ok()? as u64 * seconds))
+    };
+    let levels: Option<Vec<_>> = text.split_whitespace().map(level).collect();
+    let levels = levels.filter(|levels| !levels.is_empty());
+    levels.map(DelayLevels).ok_or_else(|| format!("{text:?} is no list of delays such as \"1s 10m 2h\""))
 }
 
 const CLUSTER: &str = "DefaultCluster";
@@ -104,6 +133,7 @@ fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard
     let config = shard::Config { flush, checks: Some(checks), ..shard::Config::default() };
     let mut engine = EngineConfig::default();
     engine.transactions.first_check_after = Duration::from_secs(arguments.transaction_check_after);
+    engine.delay_levels.clone_from(&arguments.message_delay_levels.0);
     engine.transactions.check_interval = Duration::from_secs(arguments.transaction_check_interval.max(1));
     let Opened { shard, log, engine } = Shard::open(Arc::new(storage), Options::default(), engine, config)
         .with_context(|| format!("cannot open the data in {}", dir.display()))?;
@@ -137,17 +167,24 @@ async fn serve(
         certificate: certificate(arguments),
         limits: limits(),
     };
-    let grpc = Grpc::bind(grpc_config, shard.handle(), checks, &arguments.data_dir).await?;
+    let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
+    let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &arguments.data_dir).await?;
     let remoting_config = remoting::Config {
         cluster: CLUSTER.to_owned(),
         broker: BROKER.to_owned(),
         namesrv: at(arguments.namesrv_port),
         listen: at(arguments.broker_port),
+        advertise: arguments.advertise.clone(),
+        certificate: certificate(arguments),
+        auto_create_groups: true,
+        auto_create_topics: arguments.auto_create_topics,
+        delay_levels: arguments.message_delay_levels.0.clone(),
     };
-    let remoting = Remoting::bind(remoting_config, shard.handle()).await?;
+    let remoting = Remoting::bind(remoting_config, shard.handle(), &arguments.data_dir).await?;
+    tokio::spawn(remoting.route_checks(checks, grpc_checks));
     println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
     println!("  5.x clients (gRPC, plaintext and TLS)   {}", grpc.address()?);
-    println!("  topics and groups (mqadmin)             -n {}", at(arguments.namesrv_port));
+    println!("  4.x clients and mqadmin (Remoting)      -n {}", at(arguments.namesrv_port));
     println!("  data                                    {}", arguments.data_dir.display());
 
     let (stop, stopped) = watch::channel(false);

@@ -201,3 +201,79 @@ fn unknown_transactions_are_refused_not_invented() {
     let id = Position(12345);
     assert_eq!(broker.engine.end_transaction(id, true, broker.now), Err(TransactionError::NotOpen { id }));
 }
+
+/// As 4.x clients hand back: they know where the message is stored, and that is all.
+fn stored_back(group: &GroupName, position: Position, attempt: u16) -> StoredBack<'_> {
+    StoredBack {
+        group,
+        position,
+        attempt,
+        delay: Some(secs(10)),
+        retries_max: Some(3),
+        give_up: false,
+        properties: vec![("ORIGIN".to_owned(), "o".to_owned())],
+    }
+}
+
+#[test]
+fn a_message_handed_back_by_its_position_comes_again_or_dies_with_its_count() {
+    let mut broker = broker(MessageType::Normal);
+    broker.create_topic("%RETRY%g", one_queue(MessageType::Mixed));
+    broker.create_topic("%DLQ%g", one_queue(MessageType::Mixed));
+    let position = broker.send("t", message("a")).position;
+    let g = group("g");
+    broker.engine.send_back_stored(&stored_back(&g, position, 2), broker.now).unwrap();
+    broker.commit();
+    broker.pass(secs(10));
+    let all = |topic: &TopicName, broker: &Broker| {
+        let pull = Pull {
+            topic,
+            queue: QueueId(0),
+            offset: QueueOffset(0),
+            max: 32,
+            bytes_max: 1 << 20,
+            filter: &Filter::All,
+        };
+        broker.engine.pull(&pull).unwrap().messages
+    };
+    let retried = all(&topic("%RETRY%g"), &broker);
+    assert_eq!(retried.iter().map(|m| (m.attempt, m.position)).collect::<Vec<_>>(), [(3, position)]);
+
+    broker.engine.send_back_stored(&stored_back(&g, position, 3), broker.now).unwrap();
+    broker
+        .engine
+        .send_back_stored(&StoredBack { give_up: true, ..stored_back(&g, position, 0) }, broker.now)
+        .unwrap();
+    broker.commit();
+    let dead = all(&topic("%DLQ%g"), &broker);
+    let letters: Vec<_> =
+        dead.iter().map(|m| fetch(&*broker.engine.reader(), m.position, m.size).unwrap()).collect();
+    let property = |n: usize, name| letters[n].message().unwrap().property(name).map(str::to_owned);
+    assert_eq!(letters.len(), 2);
+    assert_eq!(property(0, DLQ_ATTEMPTS).as_deref(), Some("4"));
+    assert_eq!(
+        (property(0, "ORIGIN").as_deref(), property(0, DLQ_ORIGIN_TOPIC).as_deref()),
+        (Some("o"), Some("t"))
+    );
+    assert_eq!(property(1, DLQ_REASON).as_deref(), Some("given up by the consumer"));
+}
+
+#[test]
+fn only_what_consumers_have_seen_can_be_handed_back() {
+    let mut broker = broker(MessageType::Mixed);
+    broker.create_topic("%RETRY%g", one_queue(MessageType::Mixed));
+    let visible = broker.send("t", message("a")).position;
+    let hidden = broker.send_with("t", message("h"), half()).unwrap().position;
+    let at = Some(broker.now.after(secs(60)));
+    let delayed = broker.send("t", Message { deliver_at: at, ..message("d") }).position;
+    let g = group("g");
+    for position in [hidden, delayed, Position(visible.0 + 1), Position(u64::MAX >> 1)] {
+        let refused = broker.engine.send_back_stored(&stored_back(&g, position, 0), broker.now);
+        assert!(matches!(refused, Err(SendBackError::UnknownPosition { .. })), "{position}");
+    }
+    broker.pass(secs(60));
+    assert!(
+        broker.engine.send_back_stored(&stored_back(&g, delayed, 0), broker.now).is_ok(),
+        "it is out now"
+    );
+}

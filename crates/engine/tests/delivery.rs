@@ -366,3 +366,36 @@ fn a_reset_takes_messages_out_of_flight_and_leaves_waiting_retries_alone() {
     broker.engine.reset(&group("g"), &topic("t"), None, ResetTo::Earliest).unwrap();
     assert_eq!(broker.ids("g", "t"), ["a", "b", "c"]);
 }
+
+#[test]
+fn a_receipt_is_found_by_the_end_of_its_delivery_and_not_by_that_of_another() {
+    let mut broker = broker(MessageType::Normal, GroupConfig::default());
+    broker.send("t", message("a"));
+    let got = broker.pop("g", "t", 1, secs(10)).remove(0);
+    let (g, t, until) = (group("g"), topic("t"), broker.now.after(secs(10)));
+    let find = |broker: &Broker, at| broker.engine.receipt_of(&g, &t, QueueId(0), QueueOffset(0), at);
+    assert_eq!(find(&broker, until), Some(got.receipt));
+    assert_eq!(find(&broker, Timestamp(until.0 + 1)), None);
+    broker.pass(secs(11));
+    let again = broker.pop("g", "t", 1, secs(10)).remove(0);
+    assert_eq!(find(&broker, until), None, "of an earlier delivery");
+    assert_eq!(find(&broker, broker.now.after(secs(10))), Some(again.receipt));
+    assert_eq!(broker.engine.visible_at(again.receipt), Some(broker.now.after(secs(10))));
+    broker.ack(&again);
+    assert_eq!(find(&broker, broker.now.after(secs(10))), None, "done");
+}
+
+#[test]
+fn a_client_without_types_may_send_anything_to_a_normal_topic_and_only_there() {
+    let mut broker = broker(MessageType::Normal, GroupConfig::default());
+    broker.create_topic("f", one_queue(MessageType::Fifo));
+    let untyped = SendOptions { untyped: true, ..SendOptions::default() };
+    assert!(broker.send_with("t", in_group("a", "x"), untyped).is_ok());
+    assert!(broker.send_with("f", in_group("b", "x"), untyped).is_ok());
+    for (to, message, options) in
+        [("t", in_group("c", "x"), SendOptions::default()), ("f", message("d"), untyped)]
+    {
+        let refused = broker.send_with(to, message, options);
+        assert!(matches!(refused, Err(SendError::TypeMismatch { .. })), "{refused:?}");
+    }
+}

@@ -4,3 +4,5 @@
 pub mod grpc;
 pub mod remoting;
 pub mod shard;
+mod stream;
+pub mod tls;

@@ -57,6 +57,8 @@ impl Broker {
             broker: "broker-a".to_owned(),
             auto_create_groups: true,
             advertise: None,
+            certificate: None,
+            limits: grpc::Limits::default(),
         };
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();

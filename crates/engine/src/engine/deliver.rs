@@ -420,6 +420,28 @@ impl Engine {
         }
     }
 
+    /// The receipt of a delivery that is known by its place and by when its time is out: all that a 4.x client says of
+    /// it. A later delivery of the same message ends later.
+    pub fn receipt_of(
+        &self,
+        group: &GroupName,
+        topic: &TopicName,
+        queue: QueueId,
+        offset: QueueOffset,
+        visible_at: Timestamp,
+    ) -> Option<Receipt> {
+        let (group, queue) = (self.group_id(group)?, self.queue_key(topic, queue)?);
+        let flight = self.state.progress(group, queue)?.flight(offset)?;
+        let receipt = Receipt { group, queue, offset, seq: flight.seq };
+        (flight.visible_at == visible_at).then_some(receipt)
+    }
+
+    /// When a message in flight becomes visible again.
+    pub fn visible_at(&self, receipt: Receipt) -> Option<Timestamp> {
+        let flight = self.state.progress(receipt.group, receipt.queue)?.flight(receipt.offset)?;
+        Some(flight.visible_at)
+    }
+
     /// Makes the message visible again after `delay` from now. The new receipt replaces the old one.
     pub fn change_invisible(
         &mut self,

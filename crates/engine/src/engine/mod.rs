@@ -36,7 +36,9 @@ pub use recovery::{OpenError, Recovered};
 pub use send::{Half as HalfOptions, SendError, SendOptions, SendReceipt, Sent, Visibility};
 pub use tick::{DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError};
 pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
-pub use transactions::{RecallError, SendBack, SendBackError, TransactionCheck, TransactionError};
+pub use transactions::{
+    RecallError, SendBack, SendBackError, StoredBack, TransactionCheck, TransactionError,
+};
 
 use crate::{
     Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,

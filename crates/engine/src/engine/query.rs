@@ -112,7 +112,11 @@ impl Engine {
     }
 
     /// Where a stored message is visible; `None` when it is not, or no longer.
-    fn place_of(&self, fetched: &Fetched, stored: &StoredRecord<'_>) -> Result<Option<Found>, IndexError> {
+    pub(super) fn place_of(
+        &self,
+        fetched: &Fetched,
+        stored: &StoredRecord<'_>,
+    ) -> Result<Option<Found>, IndexError> {
         let key = stored.queue;
         let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
             return Ok(None);

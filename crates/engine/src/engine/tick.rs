@@ -2,7 +2,8 @@ use redstart_log::ReadError;
 
 use super::{AckError, Engine, QueryError, TransactionCheck, send::choose_queue};
 use crate::{
-    GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicName,
+    GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicId,
+    TopicName,
     pop::FlightState,
     record::{AckReason, Cause, Decision, Fact, FetchError, Fetched, Link, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
@@ -161,13 +162,9 @@ impl Engine {
         now: Timestamp,
     ) -> Burial {
         let DeadLetter { group, queue: from, offset, .. } = dead;
-        let Some(name) = self.state.groups.get(&group).map(|group| group.name.dead_letter_topic()) else {
-            return Burial::Unreadable;
-        };
-        let Some(to) = self.state.topic_names.get(&name).copied() else {
-            self.create_dead_letter_topic(name.clone());
-            return Burial::NeedsTopic(name);
-        };
+        if let Err(burial) = self.dead_letter_topic(group) {
+            return burial;
+        }
         let Ok(fetched) = self.read_entry(from, offset) else { return Burial::Later };
         let stored = fetched.as_ref().and_then(|fetched| fetched.stored().ok());
         let Some((home, message)) = stored.map(|stored| (stored.queue.topic, stored.message.to_message()))
@@ -180,13 +177,43 @@ impl Engine {
             });
             return Burial::Unreadable;
         };
+        self.bury_message(ticket, dead, home, message, now)
+    }
+
+    /// The topic for a group's dead letters; made when there is none.
+    fn dead_letter_topic(&mut self, group: GroupId) -> Result<TopicId, Burial> {
+        let group = self.state.groups.get(&group).ok_or(Burial::Unreadable)?;
+        let name = group.name.dead_letter_topic();
+        match self.state.topic_names.get(&name) {
+            Some(id) => Ok(*id),
+            None => {
+                self.create_dead_letter_topic(name.clone());
+                Err(Burial::NeedsTopic(name))
+            }
+        }
+    }
+
+    /// Proposes the dead letter of a message whose copy was stored for the topic `home`.
+    pub(super) fn bury_message(
+        &mut self,
+        ticket: Option<Ticket>,
+        dead: DeadLetter<'_>,
+        home: TopicId,
+        message: Message,
+        now: Timestamp,
+    ) -> Burial {
+        let DeadLetter { group, queue: from, offset, .. } = dead;
+        let to = match self.dead_letter_topic(group) {
+            Ok(to) => to,
+            Err(burial) => return burial,
+        };
         // A message in a retry topic came from the topic its only copy was stored for.
         let origin = self.topic_name(home).or_else(|| self.topic_name(from.topic));
         // Users know a lite topic by its parent; the message itself tells which one it was.
         let origin = origin.map(|name| name.lite_parts().map_or_else(|| name.clone(), |(parent, _)| parent));
         let origin = origin.map(|name| name.to_string()).unwrap_or_default();
         let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
-        let Some(topic) = self.state.topics.get_mut(&to) else { return Burial::NeedsTopic(name) };
+        let Some(topic) = self.state.topics.get_mut(&to) else { return Burial::Unreadable };
         let queue = choose_queue(topic, &message, None);
         let placement = Placement::Visible(topic.queue_mut(queue).propose());
         let key = QueueKey { topic: to, queue };

@@ -5,12 +5,12 @@ use std::time::Duration;
 use redstart_log::Position;
 
 use super::{
-    Engine,
+    Engine, record_size_max,
     tick::{Burial, DeadLetter},
 };
 use crate::{
-    GroupName, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
-    record::{Decision, Fact, TransactionEnd},
+    Entry, GroupName, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    record::{Decision, Fact, Placement, TransactionEnd, fetch_at},
     timer::{Timer, TimerKey, TimerState},
     transaction::Half,
 };
@@ -61,6 +61,21 @@ pub struct SendBack<'a> {
     pub retries_max: Option<u32>,
 }
 
+/// A message that a 4.x consumer could not process, named as the client names it: by where it is stored.
+#[derive(Debug, Clone)]
+pub struct StoredBack<'a> {
+    pub group: &'a GroupName,
+    pub position: Position,
+    /// Deliveries before the one that failed.
+    pub attempt: u16,
+    pub delay: Option<Duration>,
+    pub retries_max: Option<u32>,
+    /// No further retries, however many are left.
+    pub give_up: bool,
+    /// Properties that its dead letter gets, unless the message has them.
+    pub properties: Vec<(String, String)>,
+}
+
 /// A hand-back that was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SendBackError {
@@ -72,6 +87,8 @@ pub enum SendBackError {
     NoDeadLetterTopic { topic: TopicName },
     #[error("topic {topic} queue {queue} has no message at offset {offset}")]
     UnknownMessage { topic: TopicName, queue: QueueId, offset: QueueOffset },
+    #[error("there is no message at log position {position}")]
+    UnknownPosition { position: Position },
 }
 
 impl Engine {
@@ -207,24 +224,92 @@ impl Engine {
                 Burial::Unreadable | Burial::Later => Err(unknown()),
             };
         }
-        let retry_topic = back.group.retry_topic();
+        let delay = back.delay.unwrap_or_else(|| policy.delay(u32::from(entry.attempt) + 1));
+        self.retry_later(back.group, entry, now.after(delay))
+    }
+
+    /// The same for a message that is known by its position alone.
+    pub fn send_back_stored(
+        &mut self,
+        back: &StoredBack<'_>,
+        now: Timestamp,
+    ) -> Result<Ticket, SendBackError> {
+        let now = self.advance(now);
+        let unknown = || SendBackError::UnknownPosition { position: back.position };
+        let Some(group) = self.state.group_by_name(back.group) else {
+            return Err(SendBackError::UnknownGroup { group: back.group.clone() });
+        };
+        let retries_max = back.retries_max.unwrap_or(group.config.retries_max);
+        let (group_id, policy) = (group.id, group.config.retry.clone());
+        self.indexes.segment_of(back.position).ok_or_else(unknown)?;
+        let fetched = fetch_at(&*self.reader, back.position, record_size_max(&self.config));
+        let fetched = fetched.map_err(|_| unknown())?;
+        let stored = fetched.stored().map_err(|_| unknown())?;
+        let offset = match stored.placement {
+            // Its queue may have forgotten it meanwhile; the message is there for its retries.
+            Placement::Visible(offset) => offset,
+            // Only what consumers have seen can come back: nothing that is held.
+            _ => self.place_of(&fetched, &stored).ok().flatten().ok_or_else(unknown)?.offset,
+        };
+        let home = stored.queue;
+        if back.give_up || u32::from(back.attempt) >= retries_max {
+            let dead = DeadLetter {
+                group: group_id,
+                queue: home,
+                offset,
+                attempts: back.attempt.saturating_add(1),
+                reason: if back.give_up { "given up by the consumer" } else { "retries exhausted" },
+            };
+            let mut message = stored.message.to_message();
+            let new = back.properties.iter().filter(|(name, _)| stored.message.property(name).is_none());
+            message.properties.extend(new.cloned());
+            let ticket = self.ticket();
+            return match self.bury_message(Some(ticket), dead, home.topic, message, now) {
+                Burial::Proposed => Ok(ticket),
+                Burial::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
+                Burial::Unreadable | Burial::Later => Err(unknown()),
+            };
+        }
+        let entry = Entry {
+            position: back.position,
+            size: fetched.size(),
+            stored_at: stored.stored_at,
+            tag_hash: stored.message.tag.map_or(0, crate::filter::tag_hash),
+            group_hash: stored.message.group.map_or(0, crate::group_hash),
+            attempt: back.attempt,
+            priority: stored.message.priority.unwrap_or(0),
+        };
+        let delay = back.delay.unwrap_or_else(|| policy.delay(u32::from(back.attempt) + 1));
+        self.retry_later(back.group, entry, now.after(delay))
+    }
+
+    fn retry_later(
+        &mut self,
+        group: &GroupName,
+        entry: Entry,
+        due: Timestamp,
+    ) -> Result<Ticket, SendBackError> {
+        let retry_topic = group.retry_topic();
         let Some(to) = self.state.topic_names.get(&retry_topic).copied() else {
             return Err(SendBackError::NoRetryTopic { topic: retry_topic });
         };
-        let attempt = entry.attempt.saturating_add(1);
         let timer = Timer {
             queue: QueueKey { topic: to, queue: QueueId(0) },
             position: entry.position,
             size: entry.size,
             tag_hash: entry.tag_hash,
             group_hash: entry.group_hash,
-            attempt,
+            attempt: entry.attempt.saturating_add(1),
             priority: entry.priority,
             state: TimerState::Waiting,
         };
-        let due = now.after(back.delay.unwrap_or_else(|| policy.delay(attempt.into())));
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::SendBack { due, timer, id: Position(0) });
         Ok(ticket)
+    }
+
+    /// Where the half message of an open transaction is stored.
+    pub fn half(&self, id: Position) -> Option<(Position, u32)> {
+        self.state.transactions.get(id).map(|half| (half.message.position, half.message.size))
     }
 }

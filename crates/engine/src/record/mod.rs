@@ -161,6 +161,11 @@ impl Fetched {
         StoredRecord::decode(self.record[8], &mut take).map_err(malformed)
     }
 
+    /// The queue that the message was stored for. A retry topic lists it as well.
+    pub fn home(&self) -> Result<crate::QueueKey, FetchError> {
+        Ok(self.stored()?.queue)
+    }
+
     /// The type it was sent as.
     pub fn message_type(&self) -> Result<MessageType, FetchError> {
         let stored = self.stored()?;

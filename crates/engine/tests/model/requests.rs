@@ -127,6 +127,7 @@ impl Harness {
         let options = SendOptions {
             queue: queue.map(QueueId),
             half: check_after.map(|check_after| HalfOptions { check_after }),
+            untyped: false,
         };
         let expected = self.expected_send(known, &messages, queue, half.is_some());
         let now = self.now();
@@ -266,7 +267,7 @@ impl Harness {
             SendBackError::UnknownGroup { .. } => "group",
             SendBackError::NoRetryTopic { .. } => "no retry topic",
             SendBackError::NoDeadLetterTopic { .. } => "no dead-letter topic",
-            SendBackError::UnknownMessage { .. } => "message",
+            SendBackError::UnknownMessage { .. } | SendBackError::UnknownPosition { .. } => "message",
         });
         let refused = |expected| same_refusal("send back", &[expected], found);
         let Some(group) = self.reference.group(&group_name) else { return refused("group") };

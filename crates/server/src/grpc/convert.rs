@@ -169,6 +169,8 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
             LITE_TOPIC => lite_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_TOPIC => origin_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_MESSAGE_ID => origin_id = Some((*value).to_owned()),
+            // What 4.x clients and the broker say to each other is no business of the user.
+            name if RESERVED.contains(&name) => {}
             name => {
                 user_properties.insert(name.to_owned(), (*value).to_owned());
             }

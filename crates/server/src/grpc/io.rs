@@ -14,28 +14,21 @@ use tokio::{
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::Connected;
 
 use super::{conduct::Conduct, intake::Intake};
+use crate::stream::Stream;
 
-/// First byte of a TLS handshake record. HTTP/2 begins with the letter P.
-const TLS_HANDSHAKE: u8 = 0x16;
 /// What every HTTP/2 client says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Answers with message bodies on their way at a time. Each holds one message in memory until the client takes it.
 const ANSWERS_MAX: usize = 16;
 
-#[derive(Debug)]
-enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
 /// A connection whose peer has begun to speak HTTP/2.
 #[derive(Debug)]
 pub(super) struct Connection {
-    transport: Transport,
+    stream: Stream,
     /// The preface has been read; it is given to the HTTP/2 server from here on.
     preface_at: usize,
     conduct: Conduct,
@@ -61,25 +54,16 @@ pub(super) async fn open(
     intake: Arc<Intake>,
     place: OwnedSemaphorePermit,
 ) -> io::Result<Connection> {
-    stream.set_nodelay(true)?;
+    let mut stream = Stream::open(stream, tls).await?;
     let peer = Peer {
-        local: stream.local_addr().ok(),
-        remote: stream.peer_addr().ok(),
+        local: stream.local().ok(),
+        remote: stream.remote().ok(),
         answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
         intake,
     };
-    let mut first = [0];
-    if stream.peek(&mut first).await? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut transport = if first[0] == TLS_HANDSHAKE {
-        Transport::Tls(Box::new(tls.accept(stream).await?))
-    } else {
-        Transport::Plain(stream)
-    };
     let (mut preface, mut have) = ([0; PREFACE.len()], 0);
     while have < PREFACE.len() {
-        match transport.read(&mut preface[have..]).await? {
+        match stream.read(&mut preface[have..]).await? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             read => have += read,
         }
@@ -89,7 +73,7 @@ pub(super) async fn open(
         }
     }
     let conduct = Conduct::new(Instant::now());
-    Ok(Connection { transport, preface_at: 0, conduct, peer, _place: place })
+    Ok(Connection { stream, preface_at: 0, conduct, peer, _place: place })
 }
 
 impl Connected for Connection {
@@ -97,21 +81,6 @@ impl Connected for Connection {
 
     fn connect_info(&self) -> Peer {
         self.peer.clone()
-    }
-}
-
-macro_rules! delegate {
-    ($transport:expr, $method:ident($($argument:expr),*)) => {
-        match $transport {
-            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Transport::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
-        }
-    };
-}
-
-impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        delegate!(self.get_mut(), poll_read(cx, buf))
     }
 }
 
@@ -126,7 +95,7 @@ impl AsyncRead for Connection {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        let read = delegate!(&mut this.transport, poll_read(cx, buf));
+        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
         if let Poll::Ready(Ok(())) = &read
             && let Err(misconduct) = this.conduct.read(&buf.filled()[before..], Instant::now)
         {
@@ -149,16 +118,16 @@ impl Connection {
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = delegate!(&mut this.transport, poll_write(cx, buf));
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.wrote(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(&mut self.get_mut().transport, poll_flush(cx))
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(&mut self.get_mut().transport, poll_shutdown(cx))
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -167,14 +136,11 @@ impl AsyncWrite for Connection {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = delegate!(&mut this.transport, poll_write_vectored(cx, bufs));
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.transport {
-            Transport::Plain(stream) => stream.is_write_vectored(),
-            Transport::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.stream.is_write_vectored()
     }
 }

@@ -25,7 +25,6 @@ mod service;
 mod settings;
 mod status;
 mod telemetry;
-mod tls;
 mod transactions;
 
 use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -37,7 +36,10 @@ use tokio::{
 };
 use tonic::transport::Server;
 
-use crate::shard::ShardHandle;
+use crate::{
+    shard::ShardHandle,
+    tls::{self, CertificateFiles, TlsError},
+};
 use clients::Clients;
 use commands::Questions;
 use handle::Signer;
@@ -48,7 +50,6 @@ use service::Service;
 pub use clients::{ClientKind, ClientSubscription, ClientView, Told};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
-pub use tls::{CertificateFiles, TlsError};
 
 /// Settings of the gRPC front end.
 #[derive(Debug, Clone)]

@@ -34,7 +34,7 @@ impl Service {
             let why = "the messages of a request must have one type";
             return Err(Refusal::new(Code::MessagePropertyConflictWithType, why));
         }
-        let options = SendOptions { queue: None, half: half(first) };
+        let options = SendOptions { half: half(first), ..SendOptions::default() };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
         let receipts = self.store(topic, messages, options).await?;

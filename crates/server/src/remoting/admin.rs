@@ -1,73 +1,24 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use redstart_engine::{
-    AdminError, GroupConfig, GroupName, MessageType, NameError, Permission, RetryPolicy, TopicConfig,
-    TopicName, UnknownMessageType,
-};
-use redstart_wire::remoting::{Command, code};
+use redstart_engine::{GroupConfig, GroupName, MessageType, Permission, RetryPolicy, TopicConfig, TopicName};
 use serde::Deserialize;
 
 use super::{
-    Context,
-    attributes::{BadAttribute, Changes},
+    attributes::Changes,
+    refusal::Refusal,
+    request::{Answer, Request},
 };
-use crate::shard::{ChangeError, Unavailable};
 
 const MESSAGE_TYPE: &str = "message.type";
 
-/// A request of an administrator that was refused.
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error("the field {0} is missing or no number")]
-    Field(&'static str),
-    #[error(transparent)]
-    Name(#[from] NameError),
-    #[error(transparent)]
-    Attribute(#[from] BadAttribute),
-    #[error(transparent)]
-    MessageType(#[from] UnknownMessageType),
-    #[error("the body is not what it should be: {0}")]
-    Body(#[from] serde_json::Error),
-    #[error(transparent)]
-    Change(#[from] ChangeError<AdminError>),
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-}
-
-impl Refused {
-    fn code(&self) -> i32 {
-        match self {
-            Refused::Field(_) | Refused::Name(_) | Refused::Attribute(_) | Refused::MessageType(_) => {
-                code::INVALID_PARAMETER
-            }
-            Refused::Change(ChangeError::Refused(_)) | Refused::Body(_) => code::INVALID_PARAMETER,
-            Refused::Change(_) | Refused::Unavailable(_) => code::SYSTEM_ERROR,
-        }
-    }
-}
-
-fn answer(request: &Command, result: Result<(), Refused>) -> Command {
-    match result {
-        Ok(()) => request.answer(code::SUCCESS, None),
-        Err(refused) => request.answer(refused.code(), Some(refused.to_string())),
-    }
-}
-
-pub(super) async fn put_topic(context: &Context, request: &Command) -> Command {
-    answer(request, try_put_topic(context, request).await)
-}
-
-async fn try_put_topic(context: &Context, request: &Command) -> Result<(), Refused> {
-    let number = |name: &'static str| -> Result<u32, Refused> {
-        request.field(name).and_then(|text| text.parse().ok()).ok_or(Refused::Field(name))
-    };
-    let name = TopicName::new(request.field("topic").unwrap_or_default())?;
+pub(super) async fn put_topic(request: &Request) -> Result<Answer, Refusal> {
+    let name = TopicName::new(request.required("topic")?)?;
     name.not_reserved()?;
     let changes = Changes::parse(request.field("attributes").unwrap_or_default())?;
     let message_type = changes.value(MESSAGE_TYPE).map(str::parse::<MessageType>).transpose()?;
-    let (read_queues, write_queues, permission) =
-        (number("readQueueNums")?, number("writeQueueNums")?, number("perm")?);
-    let put = context.shard.change(move |engine, _| {
+    let (read_queues, write_queues) = (request.number("readQueueNums")?, request.number("writeQueueNums")?);
+    let permission = request.number::<u8>("perm")?;
+    let put = request.change(move |engine, _| {
         // What is not named stays as it was.
         let mut old = engine.topic(&name).map(|topic| topic.config).unwrap_or_default();
         changes.apply(&mut old.attributes);
@@ -75,13 +26,14 @@ async fn try_put_topic(context: &Context, request: &Command) -> Result<(), Refus
             message_type: message_type.unwrap_or(old.message_type),
             read_queues,
             write_queues,
-            permission: Permission::from_bits(permission as u8),
+            permission: Permission::from_bits(permission),
             dedup_window: old.dedup_window,
             attributes: old.attributes,
         };
         engine.put_topic(&name, config)
-    })?;
-    Ok(put.await??)
+    });
+    put.await?;
+    Ok(Answer::ok())
 }
 
 /// RocketMQ's description of a consumer group, as far as it means something here.
@@ -144,12 +96,8 @@ impl GroupRetryPolicy {
     }
 }
 
-pub(super) async fn put_group(context: &Context, request: &Command) -> Command {
-    answer(request, try_put_group(context, request).await)
-}
-
-async fn try_put_group(context: &Context, request: &Command) -> Result<(), Refused> {
-    let group: SubscriptionGroup = serde_json::from_slice(&request.body)?;
+pub(super) async fn put_group(request: &Request) -> Result<Answer, Refusal> {
+    let group: SubscriptionGroup = request.json()?;
     let name = GroupName::new(&group.group_name)?;
     let default = if group.consume_message_orderly { GroupConfig::ordered() } else { GroupConfig::default() };
     let changes = Changes::of_map(group.attributes.unwrap_or_default())?;
@@ -160,27 +108,11 @@ async fn try_put_group(context: &Context, request: &Command) -> Result<(), Refus
         retry: group.group_retry_policy.and_then(GroupRetryPolicy::policy).unwrap_or(default.retry),
         attributes: BTreeMap::new(),
     };
-    let put = context.shard.change(move |engine, _| {
+    let put = request.change(move |engine, _| {
         config.attributes = engine.group_config(&name).map(|old| old.attributes.clone()).unwrap_or_default();
         changes.apply(&mut config.attributes);
         engine.put_group(&name, config)
-    })?;
-    Ok(put.await??)
-}
-
-/// One cluster with one broker.
-pub(super) fn cluster(context: &Context, request: &Command) -> Command {
-    let config = &context.config;
-    let body = serde_json::json!({
-        "brokerAddrTable": {
-            &config.broker: {
-                "brokerAddrs": { "0": config.listen.to_string() },
-                "brokerName": &config.broker,
-                "cluster": &config.cluster,
-                "enableActingMaster": false,
-            }
-        },
-        "clusterAddrTable": { &config.cluster: [&config.broker] },
     });
-    Command { body: body.to_string().into(), ..request.answer(code::SUCCESS, None) }
+    put.await?;
+    Ok(Answer::ok())
 }

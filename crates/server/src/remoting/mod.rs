@@ -1,14 +1,72 @@
-//! The Remoting front end: for now the administration of topics and groups that tools do over it.
+//! The Remoting front end: the name service and the broker as RocketMQ's 4.x clients and `mqadmin` know them.
+//!
+//! A request is read in [`connection`], finds its handler in [`dispatch`] and is answered by a module named for what it is
+//! about. It translates, and holds no delivery state; what it does hold is who is connected ([`members`]) and which queues
+//! ordered consumers have locked.
 
 mod admin;
+mod assignment;
 mod attributes;
+mod client;
 mod connection;
+mod convert;
+mod dispatch;
+mod ensure;
+mod listen;
+mod locks;
+mod members;
+mod names;
+mod offsets;
+mod peer;
+mod pop;
+mod property;
+mod pull;
+mod query;
+mod recall;
+mod records;
+mod refusal;
+mod reply;
+mod request;
+mod retry;
+mod room;
+mod send;
+mod transactions;
 
-use std::{io::Error as IoError, net::SocketAddr, sync::Arc};
+use std::{
+    future::Future,
+    io::Error as IoError,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use tokio::{net::TcpListener, sync::watch};
+use redstart_engine::TransactionCheck;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
+use tokio_rustls::TlsAcceptor;
 
-use crate::shard::ShardHandle;
+use crate::{
+    shard::ShardHandle,
+    tls::{self, CertificateFiles, TlsError},
+};
+use locks::Locks;
+use members::Members;
+use names::Names;
+use peer::Peer;
+use room::Rooms;
+
+/// The pattern for topics that are made when they are first sent to.
+const AUTO_CREATE_TOPIC: &str = "TBW102";
+/// Bytes of large requests being read or served, and of messages on their way to consumers, over all connections.
+const INCOMING_BYTES_MAX: usize = 512 << 20;
+const OUTGOING_BYTES_MAX: usize = 512 << 20;
+/// How often members and other brokers are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// What older clients call the VIP channel is at the broker's port less this.
+const VIP_DISTANCE: u16 = 2;
 
 /// Settings of the Remoting front end.
 #[derive(Debug, Clone)]
@@ -19,15 +77,39 @@ pub struct Config {
     /// Where the name service and the broker listen.
     pub namesrv: SocketAddr,
     pub listen: SocketAddr,
+    /// Address that routes carry instead of the one the client dialled; of its port only gRPC makes use.
+    pub advertise: Option<String>,
+    /// The operator's certificate; without it the self-signed one in the data directory.
+    pub certificate: Option<CertificateFiles>,
+    /// Create an unknown consumer group when it first consumes.
+    pub auto_create_groups: bool,
+    /// Create an unknown topic when it is first sent to.
+    pub auto_create_topics: bool,
+    /// Delays of the classic delay levels.
+    pub delay_levels: Vec<Duration>,
 }
 
-/// A port that cannot be had.
+impl Config {
+    /// Where consumers send the answers to requests.
+    fn reply_topic(&self) -> String {
+        format!("{}_REPLY_TOPIC", self.cluster)
+    }
+
+    fn advertised_host(&self) -> Option<&str> {
+        let address = self.advertise.as_deref()?;
+        Some(address.rsplit_once(':').map_or(address, |(host, _)| host))
+    }
+}
+
+/// The front end could not start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen for {what} on {address}: {source}")]
-pub struct ListenError {
-    what: &'static str,
-    address: SocketAddr,
-    source: IoError,
+pub enum StartError {
+    #[error("cannot listen for {what} on {address}: {source}")]
+    Listen { what: &'static str, address: SocketAddr, source: IoError },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("cannot read the name service's values: {0}")]
+    Names(IoError),
 }
 
 /// What every connection needs.
@@ -35,33 +117,138 @@ pub struct ListenError {
 struct Context {
     shard: ShardHandle,
     config: Config,
+    /// The broker's port, as it was bound.
+    port: u16,
+    members: Members,
+    locks: Locks,
+    names: Names,
+    incoming: Rooms,
+    outgoing: Rooms,
+}
+
+impl Context {
+    /// The broker's address for a client that dialled `local`, whatever the port. Messages carry it, so it is a number.
+    fn broker_address(&self, local: SocketAddr) -> SocketAddr {
+        let advertised = self.config.advertised_host();
+        let advertised = advertised.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        SocketAddr::new(advertised.unwrap_or_else(|| local.ip().to_canonical()), self.port)
+    }
+
+    fn disconnected(&self, peer: &Peer) {
+        self.members.disconnected(peer);
+    }
 }
 
 /// The name service and the broker, listening.
 #[derive(Debug)]
 pub struct Remoting {
-    listeners: Vec<TcpListener>,
+    names: TcpListener,
+    broker: TcpListener,
+    vip: Option<TcpListener>,
+    tls: Tls,
     context: Arc<Context>,
 }
 
+struct Tls(TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
 impl Remoting {
-    pub async fn bind(config: Config, shard: ShardHandle) -> Result<Remoting, ListenError> {
-        let mut listeners = Vec::new();
-        for (what, address) in [("the name service", config.namesrv), ("the broker", config.listen)] {
-            let listener = TcpListener::bind(address).await;
-            listeners.push(listener.map_err(|source| ListenError { what, address, source })?);
+    /// Listens; the certificate and the name service's values are kept in `data_dir`.
+    pub async fn bind(config: Config, shard: ShardHandle, data_dir: &Path) -> Result<Remoting, StartError> {
+        let names = listen("the name service", config.namesrv).await?;
+        let broker = listen("the broker", config.listen).await?;
+        let address = config.listen;
+        let at = broker.local_addr().map_err(|source| StartError::Listen {
+            what: "the broker",
+            address,
+            source,
+        })?;
+        let vip = vip(at).await;
+        let tls = Tls(tls::acceptor(config.certificate.as_ref(), data_dir)?);
+        let context = Context {
+            shard,
+            port: at.port(),
+            members: Members::default(),
+            locks: Locks::default(),
+            names: Names::open(data_dir).map_err(StartError::Names)?,
+            incoming: Rooms::new(INCOMING_BYTES_MAX),
+            outgoing: Rooms::new(OUTGOING_BYTES_MAX),
+            config,
+        };
+        Ok(Remoting { names, broker, vip, tls, context: Arc::new(context) })
+    }
+
+    /// Where the name service and the broker listen.
+    pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.names.local_addr()?, self.broker.local_addr()?))
+    }
+
+    /// Asks the producers of this protocol what became of their transactions, and hands the other questions on.
+    pub fn route_checks(
+        &self,
+        mut checks: mpsc::Receiver<TransactionCheck>,
+        others: mpsc::Sender<TransactionCheck>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let context = self.context.clone();
+        async move {
+            while let Some(check) = checks.recv().await {
+                if !context.check_transaction(check).await {
+                    // Full: it is asked again at the next interval.
+                    let _ = others.try_send(check);
+                }
+            }
         }
-        Ok(Remoting { listeners, context: Arc::new(Context { shard, config }) })
     }
 
     /// Serves until `stopped` says so.
-    pub async fn serve(self, stopped: watch::Receiver<bool>) {
-        let accepting = self.listeners.into_iter().map(|listener| {
-            tokio::spawn(connection::accept(listener, self.context.clone(), stopped.clone()))
-        });
-        for task in accepting.collect::<Vec<_>>() {
+    pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
+        let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
+        let accepting: Vec<_> = [Some(names), Some(broker), vip]
+            .into_iter()
+            .flatten()
+            .map(|listener| {
+                tokio::spawn(listen::accept(listener, tls.clone(), context.clone(), stopped.clone()))
+            })
+            .collect();
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                now = sweep.tick() => context.sweep(now.into_std()),
+                _ = stopped.changed() => break,
+            }
+        }
+        for task in accepting {
             // It ends with `stopped`, or has panicked and said so.
             drop(task.await);
+        }
+    }
+}
+
+impl Context {
+    fn sweep(&self, now: Instant) {
+        self.members.expire(now);
+        self.locks.expire(now);
+        self.names.expire(now);
+    }
+}
+
+async fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
+}
+
+/// Only clients older than 4.5.1 use it: without it, the others work.
+async fn vip(broker: SocketAddr) -> Option<TcpListener> {
+    let address = SocketAddr::new(broker.ip(), broker.port().checked_sub(VIP_DISTANCE)?);
+    match TcpListener::bind(address).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!(%address, %error, "no VIP channel for clients older than 4.5.1");
+            None
         }
     }
 }

@@ -116,6 +116,7 @@ impl World {
                 .one_in(2)
                 .then(|| QueueId(self.rng.below(view.config.write_queues.into()) as u32)),
             half: (op == Op::SendHalf).then_some(HalfOptions::default()),
+            untyped: false,
         };
         let mut messages = Vec::new();
         for _ in 0..count {

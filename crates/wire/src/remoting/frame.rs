@@ -7,13 +7,15 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Language;
+
 /// Largest frame, its length field included.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 const RESPONSE: i32 = 1;
 const ONE_WAY: i32 = 2;
 /// What a peer is told of our version: 5.3.1, whose protocol this is.
-const VERSION: i32 = 475;
+pub const VERSION: i32 = 475;
 
 /// How a header is written. A response uses the request's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +29,7 @@ pub enum Serialization {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Command {
     pub code: i32,
+    pub language: Language,
     pub version: i32,
     pub opaque: i32,
     pub flag: i32,
@@ -62,10 +65,21 @@ impl Command {
         self.fields.get(name).map(String::as_str)
     }
 
+    /// A request of ours.
+    pub fn request(code: i32) -> Command {
+        Command { code, language: Language::RUST, version: VERSION, ..Command::default() }
+    }
+
+    pub fn one_way(mut self) -> Command {
+        self.flag |= ONE_WAY;
+        self
+    }
+
     /// The answer to this request.
     pub fn answer(&self, code: i32, remark: Option<String>) -> Command {
         Command {
             code,
+            language: Language::RUST,
             version: VERSION,
             opaque: self.opaque,
             flag: RESPONSE,
@@ -148,6 +162,7 @@ fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
     let fields = header.ext_fields.unwrap_or_default();
     Ok(Command {
         code: header.code,
+        language: Language::named(&header.language),
         version: header.version,
         opaque: header.opaque,
         flag: header.flag,
@@ -162,7 +177,7 @@ fn encode_json(command: &Command) -> Vec<u8> {
     let header = JsonHeader {
         code: command.code,
         flag: command.flag,
-        language: "RUST".to_owned(),
+        language: command.language.name().to_owned(),
         opaque: command.opaque,
         version: command.version,
         remark: command.remark.clone(),
@@ -182,7 +197,7 @@ fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
         return Err(short());
     }
     let code = i32::from(header.get_i16());
-    header.advance(1);
+    let language = Language(header.get_u8());
     let version = i32::from(header.get_i16());
     let (opaque, flag) = (header.get_i32(), header.get_i32());
     let remark = take_text(&mut header, 4).ok_or_else(short)?;
@@ -204,6 +219,7 @@ fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
     }
     Ok(Command {
         code,
+        language,
         version,
         opaque,
         flag,
@@ -227,7 +243,6 @@ fn take_text(input: &mut Bytes, width: usize) -> Option<String> {
 }
 
 fn encode_binary(command: &Command) -> Vec<u8> {
-    const RUST: u8 = 12;
     let mut fields = Vec::new();
     for (name, value) in &command.fields {
         fields.put_u16(name.len() as u16);
@@ -238,7 +253,7 @@ fn encode_binary(command: &Command) -> Vec<u8> {
     let remark = command.remark.as_deref().unwrap_or("");
     let mut header = Vec::with_capacity(21 + remark.len() + fields.len());
     header.put_i16(command.code as i16);
-    header.put_u8(RUST);
+    header.put_u8(command.language.0);
     header.put_i16(command.version as i16);
     header.put_i32(command.opaque);
     header.put_i32(command.flag);
@@ -258,6 +273,7 @@ mod tests {
     fn command(serialization: Serialization) -> Command {
         Command {
             code: 17,
+            language: Language::RUST,
             version: 475,
             opaque: -3,
             flag: 1,

@@ -1,6 +1,25 @@
 //! The Remoting protocol of RocketMQ 4.x clients and `mqadmin`.
 
+mod batch;
+pub mod body;
 pub mod code;
+mod crc;
+mod fields;
+pub mod flag;
 mod frame;
+mod id;
+mod language;
+mod message;
+mod pop;
+mod properties;
+mod send;
 
-pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, decode, encode};
+pub use batch::{BatchEntry, BatchError, decode_batch};
+pub use fields::FieldError;
+pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, VERSION, decode, encode};
+pub use id::{offset_message_id, read_offset_message_id};
+pub use language::Language;
+pub use message::{StoredMessage, TooLong};
+pub use pop::{PopHandle, PopOffsets};
+pub use properties::{PROPERTIES_BYTES_MAX, decode_properties, encode_properties};
+pub use send::SendHeader;

@@ -38,7 +38,7 @@ pub enum TlsError {
 }
 
 /// Accepts TLS with the operator's certificate, or with the one in `dir`, which is made when there is none.
-pub(super) fn acceptor(operators: Option<&CertificateFiles>, dir: &Path) -> Result<TlsAcceptor, TlsError> {
+pub(crate) fn acceptor(operators: Option<&CertificateFiles>, dir: &Path) -> Result<TlsAcceptor, TlsError> {
     let CertificateFiles { certificate, key } = match operators {
         Some(files) => files.clone(),
         None => own(dir)?,

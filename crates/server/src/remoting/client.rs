@@ -1,0 +1,68 @@
+//! Clients tell who they are, and ask who else is there.
+
+use redstart_engine::GroupName;
+use redstart_wire::remoting::{
+    body::{CheckClient, ConsumerIds, Heartbeat},
+    code,
+};
+
+use super::{
+    ensure::ensure_retry_topic,
+    members,
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+pub(super) async fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
+    let mut heartbeat: Heartbeat = request.json()?;
+    if heartbeat.client_id.is_empty() {
+        return Err(Refusal::invalid("the heartbeat has no clientID"));
+    }
+    // A group that cannot be is left out; the rest of the heartbeat counts.
+    let mut known = Vec::new();
+    for data in std::mem::take(&mut heartbeat.consumer_data_set) {
+        match prepare(request, &data.group_name).await {
+            Ok(()) => known.push(data),
+            Err(refusal) => {
+                tracing::warn!(group = data.group_name, remark = refusal.remark, "a heartbeat's group");
+            }
+        }
+    }
+    heartbeat.consumer_data_set = known;
+    let beat = request.context.members.beat(&heartbeat, &request.peer, request.language, request.version);
+    let changed = beat.changed || heartbeat.heartbeat_fingerprint == 0;
+    Ok(Answer::ok().with("IS_SUPPORT_HEART_BEAT_V2", true).with("IS_SUB_CHANGE", changed))
+}
+
+/// Makes the group and its retry topic, from which its clients expect to pull.
+async fn prepare(request: &Request, group: &str) -> Result<(), Refusal> {
+    let group = GroupName::new(group)?;
+    request.ensure_group(&group).await?;
+    ensure_retry_topic(request, &group).await
+}
+
+pub(super) fn unregister(request: &Request) -> Result<Answer, Refusal> {
+    let named = |field| request.field(field).filter(|name| !name.is_empty());
+    let client_id = request.required("clientID")?;
+    request.context.members.leave(client_id, named("producerGroup"), named("consumerGroup"));
+    Ok(Answer::ok())
+}
+
+pub(super) fn consumer_list(request: &Request) -> Result<Answer, Refusal> {
+    let group = request.required("consumerGroup")?;
+    let ids =
+        request.context.members.consumer_ids(group).ok_or_else(|| {
+            Refusal::new(code::SYSTEM_ERROR, format!("no consumer for this group, {group}"))
+        })?;
+    Ok(Answer::json(&ConsumerIds { consumer_id_list: ids }))
+}
+
+/// Whether an expression is understood; clients with a bad one do not start.
+pub(super) fn check(request: &Request) -> Result<Answer, Refusal> {
+    let check: CheckClient = request.json()?;
+    if let Some(subscription) = check.subscription_data {
+        members::filter(subscription.expression_type.as_deref(), &subscription.sub_string)
+            .map_err(|error| Refusal::new(code::SUBSCRIPTION_PARSE_FAILED, error.to_string()))?;
+    }
+    Ok(Answer::ok())
+}

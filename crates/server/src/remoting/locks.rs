@@ -1,0 +1,134 @@
+//! Queues that ordered consumers have for themselves. A lock ends when its holder gives it back, or is not renewed.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redstart_wire::remoting::body::{LockQueues, LockedQueues, Queue};
+
+use super::{
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+const HELD_MAX: Duration = Duration::from_secs(60);
+/// Queues in one request, and queues that one group may hold.
+const QUEUES_MAX: usize = 65_536;
+const GROUPS_MAX: usize = 65_536;
+
+#[derive(Debug, Clone)]
+struct Lock {
+    client: String,
+    renewed: Instant,
+}
+
+type Groups = HashMap<String, HashMap<Queue, Lock>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    groups: Mutex<Groups>,
+}
+
+impl Locks {
+    /// Takes or renews what is free or the client's own; returns what it now has.
+    fn lock(&self, group: &str, client: &str, queues: Vec<Queue>, now: Instant) -> Vec<Queue> {
+        let mut groups = self.groups();
+        if groups.len() >= GROUPS_MAX && !groups.contains_key(group) {
+            return Vec::new();
+        }
+        let locks = groups.entry(group.to_owned()).or_default();
+        let mut held = Vec::new();
+        for queue in queues.into_iter().take(QUEUES_MAX) {
+            let free = locks.get(&queue).is_none_or(|lock| {
+                lock.client == client || now.saturating_duration_since(lock.renewed) > HELD_MAX
+            });
+            if free && (locks.len() < QUEUES_MAX || locks.contains_key(&queue)) {
+                locks.insert(queue.clone(), Lock { client: client.to_owned(), renewed: now });
+                held.push(queue);
+            }
+        }
+        held
+    }
+
+    fn unlock(&self, group: &str, client: &str, queues: &[Queue]) {
+        let mut groups = self.groups();
+        let Some(locks) = groups.get_mut(group) else { return };
+        for queue in queues {
+            if locks.get(queue).is_some_and(|lock| lock.client == client) {
+                locks.remove(queue);
+            }
+        }
+        if locks.is_empty() {
+            groups.remove(group);
+        }
+    }
+
+    pub fn expire(&self, now: Instant) {
+        self.groups().retain(|_, locks| {
+            locks.retain(|_, lock| now.saturating_duration_since(lock.renewed) <= HELD_MAX);
+            !locks.is_empty()
+        });
+    }
+
+    /// Whether a group has ordered consumers at work.
+    pub fn is_locked(&self, group: &str) -> bool {
+        let now = Instant::now();
+        let held = |lock: &Lock| now.saturating_duration_since(lock.renewed) <= HELD_MAX;
+        self.groups().get(group).is_some_and(|locks| locks.values().any(held))
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(request: &Request) -> Result<LockQueues, Refusal> {
+    let body: LockQueues = request.json()?;
+    if body.consumer_group.is_empty() || body.client_id.is_empty() {
+        return Err(Refusal::invalid("consumerGroup and clientId must be there"));
+    }
+    Ok(body)
+}
+
+pub(super) fn lock(request: &Request) -> Result<Answer, Refusal> {
+    let LockQueues { consumer_group, client_id, mq_set } = read(request)?;
+    let locked = request.context.locks.lock(&consumer_group, &client_id, mq_set, Instant::now());
+    Ok(Answer::json(&LockedQueues { locked }))
+}
+
+pub(super) fn unlock(request: &Request) -> Result<Answer, Refusal> {
+    let LockQueues { consumer_group, client_id, mq_set } = read(request)?;
+    request.context.locks.unlock(&consumer_group, &client_id, &mq_set);
+    Ok(Answer::ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(id: i32) -> Queue {
+        Queue { broker_name: "b".to_owned(), queue_id: id, topic: "t".to_owned() }
+    }
+
+    #[test]
+    fn a_lock_moves_only_after_release_or_expiry() {
+        let locks = Locks::default();
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let both = || vec![queue(0), queue(1)];
+        assert_eq!(locks.lock("g", "a", both(), start), both());
+        assert_eq!(locks.lock("g", "b", both(), later(60)), [], "held");
+        assert_eq!(locks.lock("other", "b", both(), start), both(), "of another group");
+        assert_eq!(locks.lock("g", "a", vec![queue(0)], later(60)), [queue(0)], "renewed");
+        assert_eq!(locks.lock("g", "b", both(), later(61)), [queue(1)], "not renewed");
+        locks.unlock("g", "b", &[queue(0)]);
+        assert_eq!(locks.lock("g", "b", vec![queue(0)], later(62)), [], "not its own to release");
+        locks.unlock("g", "a", &[queue(0)]);
+        assert_eq!(locks.lock("g", "b", vec![queue(0)], later(62)), [queue(0)]);
+        assert!(locks.is_locked("g"));
+        locks.expire(later(1000));
+        assert!(!locks.is_locked("g"));
+    }
+}

@@ -1,0 +1,362 @@
+//! Who is connected: producers and consumers by group, and what each consumer wants.
+//!
+//! Clients share out queues among themselves, so all of them must see the same members: every change of a group is told to
+//! its members. A client is known by its id; when it comes back on another connection, that one counts.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redstart_engine::Filter;
+use redstart_wire::remoting::{
+    Command, Language,
+    body::{ConsumerData, Heartbeat, Subscription},
+    code,
+};
+
+use super::peer::Peer;
+
+/// A client that says nothing for this long is forgotten.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Groups one client may be in, and topics one consumer may want.
+const GROUPS_MAX: usize = 1024;
+const SUBSCRIPTIONS_MAX: usize = 4096;
+
+/// One client in one group.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub client_id: String,
+    pub peer: Arc<Peer>,
+    #[allow(dead_code, reason = "shown to administrators")]
+    pub language: Language,
+    #[allow(dead_code, reason = "shown to administrators")]
+    pub version: i32,
+    pub seen: Instant,
+    /// By topic; none for producers.
+    pub subscriptions: BTreeMap<String, Wanted>,
+    fingerprint: i32,
+}
+
+/// What a consumer wants of a topic.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub subscription: Subscription,
+    pub filter: Filter,
+}
+
+/// A consumer group with its members. Its ways of consuming are those of the last heartbeat.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ConsumerGroup {
+    pub consume_type: String,
+    pub message_model: String,
+    pub consume_from_where: String,
+    pub members: BTreeMap<String, Member>,
+}
+
+type Producers = HashMap<String, BTreeMap<String, Member>>;
+
+#[derive(Debug, Default)]
+struct State {
+    consumers: HashMap<String, ConsumerGroup>,
+    producers: Producers,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    state: Mutex<State>,
+}
+
+/// What a heartbeat changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Beat {
+    /// A consumer's subscriptions are not those that were known under the heartbeat's fingerprint.
+    pub changed: bool,
+}
+
+/// Reads a subscription's expression.
+pub(super) fn filter(kind: Option<&str>, expression: &str) -> Result<Filter, redstart_engine::filter::Error> {
+    match kind {
+        None | Some("" | "TAG") => Filter::tags(expression),
+        Some(_) => Filter::sql(expression),
+    }
+}
+
+impl Members {
+    /// Registers what a heartbeat says of its sender.
+    pub fn beat(&self, heartbeat: &Heartbeat, peer: &Arc<Peer>, language: Language, version: i32) -> Beat {
+        let now = Instant::now();
+        let mut state = self.state();
+        let member = |subscriptions| Member {
+            client_id: heartbeat.client_id.clone(),
+            peer: peer.clone(),
+            language,
+            version,
+            seen: now,
+            subscriptions,
+            fingerprint: heartbeat.heartbeat_fingerprint,
+        };
+        for producer in heartbeat.producer_data_set.iter().take(GROUPS_MAX) {
+            let group = state.producers.entry(producer.group_name.clone()).or_default();
+            group.insert(heartbeat.client_id.clone(), member(BTreeMap::new()));
+        }
+        let mut changed = false;
+        for data in heartbeat.consumer_data_set.iter().take(GROUPS_MAX) {
+            let group = state.consumers.entry(data.group_name.clone()).or_default();
+            if heartbeat.without_sub {
+                match group.members.get_mut(&heartbeat.client_id) {
+                    Some(known) if known.peer.id == peer.id => {
+                        known.seen = now;
+                        changed |= known.fingerprint != heartbeat.heartbeat_fingerprint;
+                    }
+                    // It has to send everything again.
+                    _ => changed = true,
+                }
+                continue;
+            }
+            changed |= group.put(data, member(wanted(data)));
+        }
+        state.consumers.retain(|_, group| !group.members.is_empty());
+        Beat { changed }
+    }
+
+    /// A client leaves its groups.
+    pub fn leave(&self, client_id: &str, producer_group: Option<&str>, consumer_group: Option<&str>) {
+        let mut state = self.state();
+        if let Some(group) = producer_group.and_then(|name| state.producers.get_mut(name)) {
+            group.remove(client_id);
+        }
+        if let Some(name) = consumer_group {
+            state.remove_consumers(|group, member| group == name && member.client_id == client_id);
+        }
+        state.producers.retain(|_, group| !group.is_empty());
+    }
+
+    /// A connection has ended: its clients leave.
+    pub fn disconnected(&self, peer: &Peer) {
+        self.state().remove(|member| member.peer.id == peer.id);
+    }
+
+    /// Forgets those who have been silent for too long.
+    pub fn expire(&self, now: Instant) {
+        self.state().remove(|member| now.saturating_duration_since(member.seen) > SILENCE_MAX);
+    }
+
+    /// The ids of a group's consumers; `None` when there is nobody.
+    pub fn consumer_ids(&self, group: &str) -> Option<Vec<String>> {
+        self.state().consumers.get(group).map(|group| group.members.keys().cloned().collect())
+    }
+
+    #[allow(dead_code, reason = "shown to administrators")]
+    pub fn consumers(&self, group: &str) -> Option<ConsumerGroup> {
+        self.state().consumers.get(group).cloned()
+    }
+
+    pub fn producers(&self, group: &str) -> Vec<Member> {
+        self.state().producers.get(group).map(|group| group.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// All producer groups with their members.
+    #[allow(dead_code, reason = "shown to administrators")]
+    pub fn all_producers(&self) -> Producers {
+        self.state().producers.clone()
+    }
+
+    /// The connection of a client that produces, whatever its group.
+    pub fn producer(&self, client_id: &str) -> Option<Arc<Peer>> {
+        let state = self.state();
+        state.producers.values().find_map(|group| Some(group.get(client_id)?.peer.clone()))
+    }
+
+    /// What a consumer on this connection wants of a topic, or else what another member of its group does. `Err` tells
+    /// whether the group has members at all.
+    pub fn wanted(&self, group: &str, topic: &str, peer: &Peer) -> Result<Wanted, bool> {
+        let state = self.state();
+        let members = &state.consumers.get(group).ok_or(false)?.members;
+        let own = members.values().filter(|member| member.peer.id == peer.id);
+        let others = members.values().filter(|member| member.peer.id != peer.id);
+        own.chain(others).find_map(|member| member.subscriptions.get(topic)).cloned().ok_or(true)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The subscriptions of a heartbeat that can be understood.
+fn wanted(data: &ConsumerData) -> BTreeMap<String, Wanted> {
+    let mut all = BTreeMap::new();
+    for subscription in data.subscription_data_set.iter().take(SUBSCRIPTIONS_MAX) {
+        match filter(subscription.expression_type.as_deref(), &subscription.sub_string) {
+            Ok(filter) => {
+                let wanted = Wanted { subscription: subscription.clone(), filter };
+                all.insert(subscription.topic.clone(), wanted);
+            }
+            Err(error) => {
+                tracing::warn!(group = data.group_name, topic = subscription.topic, %error, "bad subscription");
+            }
+        }
+    }
+    all
+}
+
+impl ConsumerGroup {
+    /// Adds or renews a member. `true` when its fingerprint is new; the others are told when the group has changed.
+    fn put(&mut self, data: &ConsumerData, mut member: Member) -> bool {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        self.consume_type = text(&data.consume_type);
+        self.message_model = text(&data.message_model);
+        self.consume_from_where = text(&data.consume_from_where);
+        let old = self.members.remove(&member.client_id);
+        let topics = |member: &Member| member.subscriptions.keys().cloned().collect::<Vec<_>>();
+        let moved =
+            old.as_ref().is_none_or(|old| old.peer.id != member.peer.id || topics(old) != topics(&member));
+        let changed = old.as_ref().is_none_or(|old| old.fingerprint != member.fingerprint);
+        for (topic, was) in old.into_iter().flat_map(|old| old.subscriptions) {
+            if let Some(is) = member.subscriptions.get_mut(&topic)
+                && was.subscription.sub_version > is.subscription.sub_version
+            {
+                *is = was;
+            }
+        }
+        self.members.insert(member.client_id.clone(), member);
+        if moved {
+            self.tell(&data.group_name);
+        }
+        changed
+    }
+
+    /// Every member shares out the queues again.
+    fn tell(&self, name: &str) {
+        if self.message_model == "BROADCASTING" {
+            return;
+        }
+        for member in self.members.values() {
+            let changed =
+                Command::request(code::NOTIFY_CONSUMER_IDS_CHANGED).with_field("consumerGroup", name);
+            // One that does not read finds out at its next regular look.
+            member.peer.tell(changed);
+        }
+    }
+}
+
+impl State {
+    fn remove(&mut self, gone: impl Fn(&Member) -> bool) {
+        self.producers.retain(|_, group| {
+            group.retain(|_, member| !gone(member));
+            !group.is_empty()
+        });
+        self.remove_consumers(|_, member| gone(member));
+    }
+
+    fn remove_consumers(&mut self, gone: impl Fn(&str, &Member) -> bool) {
+        self.consumers.retain(|name, group| {
+            let before = group.members.len();
+            group.members.retain(|_, member| !gone(name, member));
+            if group.members.len() < before {
+                group.tell(name);
+            }
+            !group.members.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redstart_wire::remoting::body::ProducerData;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::remoting::peer::Outgoing;
+
+    fn peer() -> (Arc<Peer>, mpsc::Receiver<Outgoing>) {
+        let (outbox, outgoing) = mpsc::channel(16);
+        let address = "127.0.0.1:1".parse().unwrap();
+        (Arc::new(Peer::new(address, address, outbox)), outgoing)
+    }
+
+    fn beat(client: &str, topics: &[(&str, i64)]) -> Heartbeat {
+        let subscription = |(topic, version): &(&str, i64)| Subscription {
+            topic: (*topic).to_owned(),
+            sub_string: "a".to_owned(),
+            sub_version: *version,
+            ..Subscription::default()
+        };
+        Heartbeat {
+            client_id: client.to_owned(),
+            producer_data_set: vec![ProducerData { group_name: "p".to_owned() }],
+            consumer_data_set: vec![ConsumerData {
+                group_name: "g".to_owned(),
+                subscription_data_set: topics.iter().map(subscription).collect(),
+                ..ConsumerData::default()
+            }],
+            ..Heartbeat::default()
+        }
+    }
+
+    fn told(outgoing: &mut mpsc::Receiver<Outgoing>) -> usize {
+        std::iter::from_fn(|| outgoing.try_recv().ok()).count()
+    }
+
+    #[test]
+    fn a_change_of_members_or_topics_is_told_and_nothing_else() {
+        let members = Members::default();
+        let ((one, mut to_one), (two, mut to_two)) = (peer(), peer());
+        let say = |heartbeat: &Heartbeat, peer| members.beat(heartbeat, peer, Language::default(), 0);
+        say(&beat("1", &[("t", 1)]), &one);
+        say(&beat("2", &[("t", 1)]), &two);
+        assert_eq!((told(&mut to_one), told(&mut to_two)), (2, 1));
+        say(&beat("1", &[("t", 2)]), &one);
+        assert_eq!(told(&mut to_one), 0, "a newer version of the same topics");
+        say(&beat("1", &[("t", 2), ("u", 1)]), &one);
+        assert_eq!((told(&mut to_one), told(&mut to_two)), (1, 1));
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1", "2"]);
+        members.disconnected(&two);
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
+        assert_eq!((told(&mut to_one), members.producers("p").len()), (1, 1));
+        members.leave("1", Some("p"), Some("g"));
+        assert_eq!(members.consumer_ids("g"), None);
+        assert!(members.producer("1").is_none());
+    }
+
+    #[test]
+    fn an_older_version_does_not_replace_a_newer_one() {
+        let members = Members::default();
+        let (one, _outgoing) = peer();
+        for version in [5, 3] {
+            members.beat(&beat("1", &[("t", version)]), &one, Language::default(), 0);
+        }
+        assert_eq!(members.wanted("g", "t", &one).unwrap().subscription.sub_version, 5);
+        assert!(members.wanted("g", "u", &one).unwrap_err());
+        assert!(!members.wanted("x", "u", &one).unwrap_err());
+    }
+
+    #[test]
+    fn a_short_heartbeat_renews_only_what_is_known_by_its_fingerprint() {
+        let members = Members::default();
+        let (one, _outgoing) = peer();
+        let mut heartbeat = Heartbeat { heartbeat_fingerprint: 7, ..beat("1", &[("t", 1)]) };
+        let say = |heartbeat: &Heartbeat| members.beat(heartbeat, &one, Language::default(), 0).changed;
+        assert!(say(&heartbeat));
+        assert!(!say(&heartbeat), "the broker has it");
+        heartbeat.without_sub = true;
+        heartbeat.consumer_data_set[0].subscription_data_set.clear();
+        assert!(!say(&heartbeat));
+        assert!(members.wanted("g", "t", &one).is_ok(), "subscriptions stay");
+        heartbeat.heartbeat_fingerprint = 8;
+        assert!(say(&heartbeat));
+    }
+
+    #[test]
+    fn who_comes_back_on_another_connection_is_not_removed_with_the_old_one() {
+        let members = Members::default();
+        let ((old, _a), (new, _b)) = (peer(), peer());
+        members.beat(&beat("1", &[("t", 1)]), &old, Language::default(), 0);
+        members.beat(&beat("1", &[("t", 1)]), &new, Language::default(), 0);
+        members.disconnected(&old);
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
+        members.expire(Instant::now() + SILENCE_MAX + Duration::from_secs(1));
+        assert_eq!(members.consumer_ids("g"), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! Other brokers that register here. They are kept in memory: whoever lives says so every few seconds.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redstart_wire::remoting::{
+    body::{BrokerData, DataVersion, QueueData, Registration, TopicEntry},
+    code,
+};
+
+use crate::remoting::{
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+const BROKERS_MAX: usize = 1024;
+const TOPICS_MAX: usize = 100_000;
+/// First byte of a zlib stream.
+const ZLIB: u8 = 0x78;
+
+/// Which broker, as registrations name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    name: String,
+    number: i64,
+}
+
+#[derive(Debug)]
+struct Registered {
+    cluster: String,
+    address: String,
+    version: DataVersion,
+    topics: BTreeMap<String, TopicEntry>,
+    seen: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Brokers {
+    table: Mutex<BTreeMap<Id, Registered>>,
+}
+
+impl Brokers {
+    pub fn expire(&self, now: Instant) {
+        self.table().retain(|_, broker| now.saturating_duration_since(broker.seen) <= SILENCE_MAX);
+    }
+
+    /// All that have a master, by name.
+    pub fn all(&self) -> Vec<BrokerData> {
+        let mut all: BTreeMap<String, BrokerData> = BTreeMap::new();
+        for (id, broker) in self.table().iter() {
+            let data = all.entry(id.name.clone()).or_insert_with(|| BrokerData {
+                cluster: broker.cluster.clone(),
+                broker_name: id.name.clone(),
+                ..BrokerData::default()
+            });
+            data.broker_addrs.insert(id.number.to_string(), broker.address.clone());
+        }
+        all.into_values().collect()
+    }
+
+    /// The queues of a topic on their masters.
+    pub fn queues(&self, topic: &str) -> Vec<QueueData> {
+        let queue = |(id, broker): (&Id, &Registered)| {
+            let topic = broker.topics.get(topic).filter(|_| id.number == 0)?;
+            Some(QueueData {
+                broker_name: id.name.clone(),
+                read_queue_nums: topic.read_queue_nums,
+                write_queue_nums: topic.write_queue_nums,
+                perm: topic.perm,
+                topic_sys_flag: topic.topic_sys_flag,
+            })
+        };
+        self.table().iter().filter_map(queue).collect()
+    }
+
+    pub fn topics(&self) -> Vec<String> {
+        self.table().values().flat_map(|broker| broker.topics.keys().cloned()).collect()
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<Id, Registered>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn id(request: &Request) -> Result<Id, Refusal> {
+    Ok(Id { name: request.required("brokerName")?.to_owned(), number: request.number_or("brokerId", 0)? })
+}
+
+pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
+    let id = id(request)?;
+    if id.name == request.context.config.broker {
+        return Err(Refusal::invalid(format!("the broker name {} is taken by this broker", id.name)));
+    }
+    let (cluster, address) = (request.required("clusterName")?, request.required("brokerAddr")?);
+    if request.body.first() == Some(&ZLIB) {
+        return Err(Refusal::invalid("compressed registrations are not supported: compressedRegister=false"));
+    }
+    let registration: Registration =
+        if request.body.is_empty() { Registration::default() } else { request.json()? };
+    let wrapper = registration.topic_config_serialize_wrapper;
+    let names = &request.context.names;
+    let order = names.values.all("ORDER_TOPIC_CONFIG");
+    {
+        let mut table = names.brokers.table();
+        if !table.contains_key(&id) && table.len() >= BROKERS_MAX {
+            return Err(Refusal::busy("registered brokers", BROKERS_MAX));
+        }
+        let broker = table.entry(id.clone()).or_insert_with(|| Registered {
+            cluster: cluster.to_owned(),
+            address: String::new(),
+            version: DataVersion::default(),
+            topics: BTreeMap::new(),
+            seen: Instant::now(),
+        });
+        // A registration may carry only what has changed: what it does not name stays.
+        broker.topics.extend(wrapper.topic_config_table);
+        while broker.topics.len() > TOPICS_MAX {
+            broker.topics.pop_last();
+        }
+        address.clone_into(&mut broker.address);
+        broker.version = wrapper.data_version;
+        broker.seen = Instant::now();
+    }
+    let master =
+        names.brokers.table().get(&Id { number: 0, ..id.clone() }).map(|broker| broker.address.clone());
+    let mut answer = match order {
+        Some(table) => Answer::json(&redstart_wire::remoting::body::KeyValues { table }),
+        None => Answer::ok(),
+    };
+    if let (true, Some(master)) = (id.number != 0, master) {
+        answer = answer.with("masterAddr", master);
+    }
+    Ok(answer)
+}
+
+pub(crate) fn unregister(request: &Request) -> Result<Answer, Refusal> {
+    let id = id(request)?;
+    request.context.names.brokers.table().remove(&id);
+    Ok(Answer::ok())
+}
+
+pub(crate) fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
+    let id = id(request)?;
+    if let Some(broker) = request.context.names.brokers.table().get_mut(&id) {
+        broker.seen = Instant::now();
+    }
+    Ok(Answer::ok())
+}
+
+/// Whether a broker's topics are other than those it registered last.
+pub(crate) fn data_version(request: &Request) -> Result<Answer, Refusal> {
+    let (id, version): (Id, DataVersion) = (id(request)?, request.json()?);
+    let mut table = request.context.names.brokers.table();
+    let Some(broker) = table.get_mut(&id) else {
+        return Ok(Answer::new(code::SUCCESS).with("changed", true));
+    };
+    broker.seen = Instant::now();
+    Ok(Answer::json(&broker.version).with("changed", broker.version != version))
+}

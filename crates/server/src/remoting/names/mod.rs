@@ -1,0 +1,56 @@
+//! The name service: where topics are, which topics there are, and a small store of values for tools.
+
+mod brokers;
+mod routes;
+mod topics;
+mod values;
+
+use std::{io, path::Path, time::Instant};
+
+pub(super) use brokers::{data_version, heartbeat, register, unregister};
+pub(super) use routes::{cluster, route};
+pub(super) use topics::{system_topics, topics, topics_of_cluster};
+pub(super) use values::{delete_value, put_value, value, values};
+
+use super::{
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+use brokers::Brokers;
+use values::Values;
+
+/// What the name service knows beyond this broker's own topics.
+#[derive(Debug)]
+pub(super) struct Names {
+    brokers: Brokers,
+    values: Values,
+}
+
+impl Names {
+    pub fn open(dir: &Path) -> io::Result<Names> {
+        Ok(Names { brokers: Brokers::default(), values: Values::open(dir)? })
+    }
+
+    /// How a group consumes a topic: the mode, and how many clients share a queue.
+    pub fn mode(&self, namespace: &str, key: &str) -> Option<(String, i32)> {
+        let value = self.values.get(namespace, key)?;
+        let (mode, share) = value.split_once(' ')?;
+        Some((mode.to_owned(), share.parse().ok()?))
+    }
+
+    pub async fn set_mode(
+        &self,
+        request: &Request,
+        namespace: &'static str,
+        key: String,
+        mode: String,
+        share: i32,
+    ) -> Result<Answer, Refusal> {
+        values::put(request, namespace.to_owned(), key, format!("{mode} {share}")).await
+    }
+
+    /// Forgets other brokers that have been silent for too long.
+    pub fn expire(&self, now: Instant) {
+        self.brokers.expire(now);
+    }
+}

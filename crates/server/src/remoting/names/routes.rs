@@ -1,0 +1,100 @@
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use redstart_engine::{GroupName, RETRY_PREFIX, TopicName};
+use redstart_wire::remoting::body::{BrokerData, ClusterInfo, QueueData, TopicRoute};
+
+use crate::remoting::{
+    AUTO_CREATE_TOPIC,
+    ensure::{TRACE_TOPIC, ensure_retry_topic, ensure_topic, system_topic},
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+/// Read, write, and made from: topics that exist to be a pattern for others.
+const INHERIT: u8 = 7;
+const BOTH: u8 = 6;
+const AUTO_CREATE_QUEUES: u32 = 8;
+
+/// Where a topic's queues are, at the address by which the client reached us.
+pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
+    let topic = request.required("topic")?;
+    let names = &request.context.names;
+    let mut queue_datas = names.brokers.queues(topic);
+    queue_datas.extend(own_queues(request, topic).await?);
+    if queue_datas.is_empty() {
+        return Err(Refusal::unknown_topic(topic));
+    }
+    let has_queues =
+        |broker: &BrokerData| queue_datas.iter().any(|queue| queue.broker_name == broker.broker_name);
+    let broker_datas = brokers(request).into_iter().filter(has_queues).collect();
+    Ok(Answer::json(&TopicRoute { queue_datas, broker_datas, ..TopicRoute::default() }))
+}
+
+/// The topic's queues on this broker.
+async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>, Refusal> {
+    let config = &request.context.config;
+    let queues = |read, write, perm| QueueData {
+        broker_name: config.broker.clone(),
+        read_queue_nums: read,
+        write_queue_nums: write,
+        perm,
+        topic_sys_flag: 0,
+    };
+    if topic == AUTO_CREATE_TOPIC && config.auto_create_topics {
+        return Ok(Some(queues(AUTO_CREATE_QUEUES, AUTO_CREATE_QUEUES, INHERIT)));
+    }
+    if topic == config.reply_topic() {
+        return Ok(Some(queues(1, 1, BOTH)));
+    }
+    let Ok(name) = TopicName::new(topic) else { return Ok(None) };
+    // A group's retry topic is there when the group is, before anything was handed back.
+    if let Some(group) = topic.strip_prefix(RETRY_PREFIX).and_then(|group| GroupName::new(group).ok()) {
+        let known = {
+            let group = group.clone();
+            request.ask(move |engine, _| engine.group_id(&group).is_some()).await?
+        };
+        if known {
+            ensure_retry_topic(request, &group).await?;
+        }
+    }
+    if topic == TRACE_TOPIC {
+        ensure_topic(request, name.clone(), system_topic()).await?;
+    }
+    let view = request.ask(move |engine, _| engine.topic(&name)).await?;
+    Ok(view.map(|topic| {
+        let config = &topic.config;
+        queues(topic.queues.len() as u32, config.write_queues, config.permission.bits())
+    }))
+}
+
+/// This broker and those that registered.
+fn brokers(request: &Request) -> Vec<BrokerData> {
+    let config = &request.context.config;
+    let own = BrokerData {
+        cluster: config.cluster.clone(),
+        broker_name: config.broker.clone(),
+        broker_addrs: [("0".to_owned(), address(request, request.broker_address()))].into(),
+        enable_acting_master: false,
+    };
+    let mut all = request.context.names.brokers.all();
+    all.push(own);
+    all
+}
+
+/// What is advertised, or the address that the client dialled.
+fn address(request: &Request, dialled: SocketAddr) -> String {
+    match request.context.config.advertised_host() {
+        Some(host) => format!("{host}:{}", dialled.port()),
+        None => dialled.to_string(),
+    }
+}
+
+pub(crate) fn cluster(request: &Request) -> Result<Answer, Refusal> {
+    let mut clusters: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let brokers = brokers(request);
+    for broker in &brokers {
+        clusters.entry(broker.cluster.clone()).or_default().push(broker.broker_name.clone());
+    }
+    let by_name = brokers.into_iter().map(|broker| (broker.broker_name.clone(), broker)).collect();
+    Ok(Answer::json(&ClusterInfo { broker_addr_table: by_name, cluster_addr_table: clusters }))
+}

@@ -1,0 +1,114 @@
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redstart_wire::remoting::Command;
+use tokio::sync::{mpsc, oneshot};
+
+use super::room::{Room, Rooms};
+
+/// Questions of ours that one client may have open.
+const ASKED_MAX: usize = 64;
+/// Bytes of answers that wait for one client to read.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// A command on its way to the peer.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub command: Command,
+    pub room: Option<Room>,
+}
+
+/// The other end of a connection: where answers go, and whom the broker can ask something.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub id: u64,
+    pub remote: SocketAddr,
+    /// The address that the peer dialled.
+    pub local: SocketAddr,
+    pub rooms: Rooms,
+    outbox: mpsc::Sender<Outgoing>,
+    asked: Mutex<HashMap<i32, oneshot::Sender<Command>>>,
+    opaque: AtomicI32,
+}
+
+/// A question that was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("the client has too many questions open or does not read them")]
+    Full,
+    #[error("the client did not answer in time")]
+    Timeout,
+    #[error("the client is gone")]
+    Gone,
+}
+
+impl Peer {
+    pub fn new(remote: SocketAddr, local: SocketAddr, outbox: mpsc::Sender<Outgoing>) -> Peer {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Peer {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            remote,
+            local,
+            rooms: Rooms::new(ANSWER_BYTES_MAX),
+            outbox,
+            asked: Mutex::default(),
+            opaque: AtomicI32::new(0),
+        }
+    }
+
+    /// Tells the client something; `false` when it does not read or is gone.
+    pub fn tell(&self, command: Command) -> bool {
+        let command = Command { opaque: self.next(), ..command.one_way() };
+        self.outbox.try_send(Outgoing { command, room: None }).is_ok()
+    }
+
+    /// Asks the client and waits for its answer.
+    pub async fn ask(&self, command: Command, limit: Duration) -> Result<Command, AskError> {
+        let opaque = self.next();
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut asked = self.asked();
+            asked.retain(|_, answer| !answer.is_closed());
+            if asked.len() >= ASKED_MAX {
+                return Err(AskError::Full);
+            }
+            asked.insert(opaque, answer);
+        }
+        let outgoing = Outgoing { command: Command { opaque, ..command }, room: None };
+        self.outbox.try_send(outgoing).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => AskError::Full,
+            mpsc::error::TrySendError::Closed(_) => AskError::Gone,
+        })?;
+        match tokio::time::timeout(limit, answered).await {
+            Ok(answer) => answer.map_err(|_| AskError::Gone),
+            Err(_) => Err(AskError::Timeout),
+        }
+    }
+
+    /// The client's answer to a question of ours; one that nobody waits for is dropped.
+    pub fn answered(&self, command: Command) {
+        if let Some(answer) = self.asked().remove(&command.opaque) {
+            drop(answer.send(command));
+        }
+    }
+
+    /// The connection is over: nobody will answer.
+    pub fn gone(&self) {
+        self.asked().clear();
+    }
+
+    fn next(&self) -> i32 {
+        self.opaque.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Command>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages looked up by their address, or by their key.
+
+use redstart_engine::{Filter, Found, Timestamp, TopicName};
+use redstart_wire::remoting::code;
+
+use super::{
+    convert::read_physical_offset,
+    records::{self, Place},
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+const FOUND_MAX: usize = 256;
+/// What RocketMQ makes of the wish when an id is looked for.
+const FOUND_BY_ID_MAX: usize = 32;
+
+pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
+    let offset: i64 = request.number("offset")?;
+    let (position, attempt) = read_physical_offset(offset)
+        .ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, format!("there is no message at offset {offset}")))?;
+    let (found, topic) = request
+        .ask(move |engine, _| {
+            let found = engine.message_by_position(position)?;
+            Ok::<_, redstart_engine::QueryError>((found, engine.topic_name_of(found.queue.topic)))
+        })
+        .await??;
+    let topic = topic.ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, "the message's topic is gone"))?;
+    let place = Place { attempt, ..Place::found(&found) };
+    let records = records::read(request, &topic, vec![place], &Filter::All).await?;
+    if records.written.is_empty() {
+        return Err(Refusal::new(
+            code::SYSTEM_ERROR,
+            format!("the message at offset {offset} cannot be read"),
+        ));
+    }
+    Ok(Answer { body: records.body, room: Some(records.room), ..Answer::ok() })
+}
+
+pub(super) async fn by_key(request: &Request) -> Result<Answer, Refusal> {
+    let (topic, key) = (TopicName::new(request.required("topic")?)?, request.required("key")?.to_owned());
+    let time = |value: i64| Timestamp(u64::try_from(value).unwrap_or(0));
+    let (from, to) = (time(request.number("beginTimestamp")?), time(request.number("endTimestamp")?));
+    let max = match request.truth("_UNIQUE_KEY_QUERY") {
+        Some(true) => FOUND_BY_ID_MAX,
+        _ => usize::try_from(request.number::<i32>("maxNum")?).unwrap_or(0).clamp(1, FOUND_MAX),
+    };
+    let name = topic.clone();
+    let found: Vec<Found> = request.ask(move |engine, _| engine.query(&name, &key, from, to, max)).await??;
+    let last = found.iter().max_by_key(|found| found.position);
+    let (time, position) = last.map_or((0, 0), |last| (last.stored_at.0, last.position.0));
+    let places = found.iter().map(Place::found).collect();
+    let records = records::read(request, &topic, places, &Filter::All).await?;
+    if records.written.is_empty() {
+        return Err(Refusal::new(
+            code::QUERY_NOT_FOUND,
+            "can not find message, maybe time range not correct",
+        ));
+    }
+    let answer =
+        Answer::ok().with("indexLastUpdateTimestamp", time).with("indexLastUpdatePhyoffset", position);
+    Ok(Answer { body: records.body, room: Some(records.room), ..answer })
+}

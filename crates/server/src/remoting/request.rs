@@ -1,0 +1,122 @@
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use redstart_engine::{Engine, GroupName, Ticket, Timestamp};
+use redstart_wire::remoting::{Command, code};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Context, peer::Peer, refusal::Refusal, room::Room};
+
+/// What a handler is given: the command, who sent it, and everything it may need.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub command: Command,
+    pub peer: Arc<Peer>,
+    pub context: Arc<Context>,
+}
+
+impl std::ops::Deref for Request {
+    type Target = Command;
+
+    fn deref(&self) -> &Command {
+        &self.command
+    }
+}
+
+impl Request {
+    /// The body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let why = |error| Refusal::invalid(format!("the body is not what it should be: {error}"));
+        serde_json::from_slice(&self.command.body).map_err(why)
+    }
+
+    pub fn group(&self, field: &'static str) -> Result<GroupName, Refusal> {
+        Ok(GroupName::new(self.command.required(field)?)?)
+    }
+
+    /// The broker as this client reaches it.
+    pub fn broker_address(&self) -> SocketAddr {
+        self.context.broker_address(self.peer.local)
+    }
+
+    /// Asks the shard something that is answered at once.
+    pub async fn ask<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.context.shard.ask(ask)?.await?)
+    }
+
+    /// Changes something, durably.
+    pub async fn change<E: Into<Refusal> + Send + 'static>(
+        &self,
+        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, E> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        Ok(self.context.shard.change(propose)?.await??)
+    }
+
+    /// A group that consumes for the first time is made, if that is allowed.
+    pub async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
+        let known = {
+            let group = group.clone();
+            self.ask(move |engine, _| engine.group_id(&group).is_some()).await?
+        };
+        if known {
+            return Ok(());
+        }
+        if !self.context.config.auto_create_groups {
+            return Err(Refusal::unknown_group(group.as_str()));
+        }
+        Ok(self.context.shard.ensure_group(group.clone())?.await??)
+    }
+}
+
+/// What a handler answers.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub code: i32,
+    pub remark: Option<String>,
+    pub fields: BTreeMap<String, String>,
+    pub body: Bytes,
+    /// Held until the answer is written, when it is large.
+    pub room: Option<Room>,
+}
+
+impl Answer {
+    pub fn new(code: i32) -> Answer {
+        Answer { code, ..Answer::default() }
+    }
+
+    pub fn ok() -> Answer {
+        Answer::new(code::SUCCESS)
+    }
+
+    pub fn json(body: &impl Serialize) -> Answer {
+        // Only maps with keys that are no text could fail, and there are none.
+        Answer::ok().with_body(serde_json::to_vec(body).unwrap_or_default())
+    }
+
+    pub fn with(mut self, name: &str, value: impl ToString) -> Answer {
+        self.fields.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    pub fn with_body(mut self, body: impl Into<Bytes>) -> Answer {
+        self.body = body.into();
+        self
+    }
+
+    /// The command that answers `request`.
+    pub fn command(self, request: &Command) -> (Command, Option<Room>) {
+        let command =
+            Command { fields: self.fields, body: self.body, ..request.answer(self.code, self.remark) };
+        (command, self.room)
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        Answer { remark: Some(refusal.remark), ..Answer::new(refusal.code) }
+    }
+}

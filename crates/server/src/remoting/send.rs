@@ -1,0 +1,141 @@
+//! Producers send: one message, a batch, a half message.
+
+use redstart_engine::{
+    QueueId, RETRY_PREFIX, SendError, SendOptions, SendReceipt, TopicConfig, TopicName, Visibility,
+};
+use redstart_wire::remoting::{SendHeader, code, decode_batch, decode_properties, offset_message_id};
+
+use super::{
+    AUTO_CREATE_TOPIC,
+    convert::{Accepted, Incoming},
+    ensure::{TRACE_TOPIC, ensure_topic},
+    property as p, recall,
+    refusal::Refusal,
+    request::{Answer, Request},
+    retry,
+};
+use crate::shard::{Clock, SendFailure, SystemClock};
+
+/// Messages of one batch; the engine has its own, lower limit and the better error.
+const BATCH_MAX: usize = 10_000;
+const AUTO_CREATE_QUEUES_MAX: i32 = 8;
+
+pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
+    let header = SendHeader::read(request)?;
+    let topic = TopicName::new(&header.topic)?;
+    if header.topic.starts_with(RETRY_PREFIX) {
+        if header.batch {
+            return Err(Refusal::new(code::MESSAGE_ILLEGAL, "a batch cannot go to a retry topic"));
+        }
+        return retry::send(request, header, topic).await;
+    }
+    if topic.is_reserved() && header.topic != TRACE_TOPIC {
+        let why = format!("topic {topic} is reserved for the broker");
+        return Err(Refusal::new(code::NO_PERMISSION, why));
+    }
+    let accepted =
+        if header.batch { accept_batch(request, &header)? } else { vec![accept(request, &header)?] };
+    let [first, ..] = &accepted[..] else {
+        return Err(Refusal::new(code::MESSAGE_ILLEGAL, "the batch is empty"));
+    };
+    let options = SendOptions {
+        queue: u32::try_from(header.queue_id).ok().map(QueueId),
+        half: first.half,
+        untyped: true,
+    };
+    let (id, timed) = (first.message.id.clone(), first.timed);
+    let receipts = store(request, &header, &topic, accepted, options).await?;
+    let answer = sent(request, &receipts).with("transactionId", &id);
+    Ok(match &receipts[..] {
+        [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => answer
+            .with("recallHandle", recall::handle(&header.topic, &request.context.config.broker, *key, &id)),
+        _ => answer,
+    })
+}
+
+/// The message of a send.
+pub(super) fn accept(request: &Request, header: &SendHeader) -> Result<Accepted, Refusal> {
+    incoming(request, header, &header.properties, header.flag, request.body.clone()).accept()
+}
+
+fn accept_batch(request: &Request, header: &SendHeader) -> Result<Vec<Accepted>, Refusal> {
+    let entries = decode_batch(request.body.clone(), BATCH_MAX)?;
+    let accepted = entries
+        .into_iter()
+        .map(|entry| incoming(request, header, &entry.properties, entry.flag, entry.body).accept());
+    let accepted = accepted.collect::<Result<Vec<_>, _>>()?;
+    if accepted.iter().any(|accepted| accepted.half.is_some()) {
+        return Err(Refusal::new(code::MESSAGE_ILLEGAL, "a batch cannot hold half messages"));
+    }
+    Ok(accepted)
+}
+
+fn incoming<'a>(
+    request: &'a Request,
+    header: &SendHeader,
+    properties: &str,
+    flag: i32,
+    body: bytes::Bytes,
+) -> Incoming<'a> {
+    Incoming {
+        properties: decode_properties(properties),
+        flag,
+        system_flag: header.system_flag,
+        born_at: header.born_at,
+        born_host: request.peer.remote,
+        body,
+        delay_levels: &request.context.config.delay_levels,
+        now: SystemClock.now(),
+    }
+}
+
+/// Stores messages; a topic that does not exist is made first if that is allowed.
+async fn store(
+    request: &Request,
+    header: &SendHeader,
+    topic: &TopicName,
+    accepted: Vec<Accepted>,
+    options: SendOptions,
+) -> Result<Vec<SendReceipt>, Refusal> {
+    let messages: Vec<_> = accepted.into_iter().map(|accepted| accepted.message).collect();
+    let config = &request.context.config;
+    let create = if header.topic == TRACE_TOPIC {
+        Some(1)
+    } else {
+        let wanted = header.default_topic_queues.clamp(1, AUTO_CREATE_QUEUES_MAX) as u32;
+        (config.auto_create_topics && header.default_topic == AUTO_CREATE_TOPIC).then_some(wanted)
+    };
+    let shard = &request.context.shard;
+    let Some(queues) = create else { return Ok(shard.send(topic.clone(), messages, options)?.await??) };
+    // Bodies are shared, so that a second try costs little.
+    match shard.send(topic.clone(), messages.clone(), options)?.await? {
+        Err(SendFailure::Refused(SendError::UnknownTopic { .. })) => {}
+        other => return Ok(other?),
+    }
+    let new = TopicConfig { read_queues: queues, write_queues: queues, ..TopicConfig::default() };
+    ensure_topic(request, topic.clone(), new).await?;
+    // Without the topic the client chose among queues that may not be there.
+    let options = SendOptions { queue: options.queue.filter(|queue| queue.0 < queues), ..options };
+    Ok(shard.send(topic.clone(), messages, options)?.await??)
+}
+
+/// The answer to a send that was stored.
+pub(super) fn sent(request: &Request, receipts: &[SendReceipt]) -> Answer {
+    let host = request.broker_address();
+    let ids: Vec<String> =
+        receipts.iter().map(|receipt| offset_message_id(host, receipt.position.0 as i64)).collect();
+    let (queue, offset) = receipts.first().map_or((0, 0), |receipt| {
+        let offset = match receipt.visibility {
+            Visibility::Visible(offset) => offset.0,
+            // It has no place in a queue yet; clients carry the number back and that is all.
+            Visibility::Delayed(_) | Visibility::Half => receipt.position.0,
+        };
+        (receipt.queue.queue.0, offset)
+    });
+    Answer::ok()
+        .with("msgId", ids.join(","))
+        .with("queueId", queue)
+        .with("queueOffset", offset)
+        .with(p::MSG_REGION, p::REGION)
+        .with(p::TRACE_ON, "true")
+}

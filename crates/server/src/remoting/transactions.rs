@@ -1,0 +1,115 @@
+//! The end of transactions, and questions about those that nobody ended.
+
+use redstart_engine::{Fetched, TransactionCheck, TransactionError, fetch};
+use redstart_wire::remoting::{Command, code, flag, offset_message_id};
+
+use super::{
+    Context,
+    convert::{Envelope, read_physical_offset, to_wire},
+    property as p,
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+use crate::shard::ChangeError;
+
+pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
+    let group = request.required("producerGroup")?;
+    let commit = match request.number::<i32>("commitOrRollback")? {
+        flag::TRANSACTION_COMMIT => true,
+        flag::TRANSACTION_ROLLBACK => false,
+        // The producer does not know yet: it will be asked again.
+        0 => return Ok(Answer::ok()),
+        other => return Err(Refusal::invalid(format!("commitOrRollback is {other}; it must be 0, 8 or 12"))),
+    };
+    let refused = |why: &str| Refusal::new(code::SYSTEM_ERROR, why);
+    let (id, _) = read_physical_offset(request.number("commitLogOffset")?)
+        .ok_or_else(|| refused("the commit log offset is negative"))?;
+    // A transaction that has ended may be ended again in the same way: the engine knows.
+    if let Some((position, size)) = request.ask(move |engine, _| engine.half(id)).await? {
+        let fetched = fetch(&*request.context.shard.reader(), position, size)
+            .map_err(|error| refused(&error.to_string()))?;
+        if producer_group(&fetched).as_deref() != Some(group) {
+            return Err(refused("the half message is of another producer group"));
+        }
+    }
+    let ended = request.context.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?;
+    match ended.await? {
+        // The answer to a check and the producer's own word may both come: they say the same.
+        Err(ChangeError::Refused(TransactionError::Ended { committed, .. })) if committed == commit => {}
+        other => other?,
+    }
+    Ok(Answer::ok())
+}
+
+fn producer_group(half: &Fetched) -> Option<String> {
+    half.message().ok()?.property(p::PRODUCER_GROUP).map(str::to_owned)
+}
+
+impl Context {
+    /// Asks a producer what became of a transaction, if the half message came over this protocol.
+    pub async fn check_transaction(&self, check: TransactionCheck) -> bool {
+        let half = match fetch(&*self.shard.reader(), check.position, check.size) {
+            Ok(half) => half,
+            Err(error) => {
+                tracing::error!(%error, "a half message cannot be read");
+                return true;
+            }
+        };
+        let Some(group) = producer_group(&half) else { return false };
+        let producers = self.members.producers(&group);
+        if producers.is_empty() {
+            tracing::debug!(group, "no producer to ask about a transaction");
+            return true;
+        }
+        let topic = match self.shard.ask(move |engine, _| engine.topic_name_of(check.topic)) {
+            Ok(topic) => topic.await.ok().flatten(),
+            Err(_) => None,
+        };
+        let (Some(topic), Ok(home)) = (topic, half.home()) else { return true };
+        // Another producer each time: the first may be the one that cannot answer.
+        let first = check.checks as usize % producers.len();
+        let (before, after) = producers.split_at(first);
+        for producer in after.iter().chain(before) {
+            let store_host = self.broker_address(producer.peer.local);
+            let envelope = Envelope {
+                topic: topic.as_str(),
+                queue_id: home.queue.0,
+                queue_offset: check.id.0,
+                stored_at: redstart_engine::Timestamp(0),
+                attempt: 0,
+                origin: None,
+                store_host,
+                cluster: &self.config.cluster,
+            };
+            let question = question(&half, &envelope, check, &self.config.broker);
+            if question.is_some_and(|question| producer.peer.tell(question)) {
+                break;
+            }
+        }
+        true
+    }
+}
+
+fn question(
+    half: &Fetched,
+    envelope: &Envelope<'_>,
+    check: TransactionCheck,
+    broker: &str,
+) -> Option<Command> {
+    let mut message = to_wire(half, envelope).ok()?;
+    // The client carries these back; the transaction is known by where it was first stored.
+    message.physical_offset = check.id.0 as i64;
+    message.system_flag &= !flag::TRANSACTION;
+    let mut body = Vec::new();
+    message.encode(&mut body).ok()?;
+    let id = half.message().ok()?.id.to_owned();
+    let question = Command::request(code::CHECK_TRANSACTION_STATE)
+        .with_field("topic", envelope.topic)
+        .with_field("tranStateTableOffset", check.id.0)
+        .with_field("commitLogOffset", check.id.0)
+        .with_field("msgId", &id)
+        .with_field("transactionId", &id)
+        .with_field("offsetMsgId", offset_message_id(envelope.store_host, check.id.0 as i64))
+        .with_field("bname", broker);
+    Some(Command { body: body.into(), ..question })
+}

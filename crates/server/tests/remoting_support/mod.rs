@@ -1,0 +1,239 @@
+//! A broker on loopback and a client that speaks raw frames.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::BytesMut;
+use redstart_engine::{Config as EngineConfig, Retention};
+use redstart_log::{FsStorage, Options};
+use redstart_server::{
+    remoting::{Config, Remoting},
+    shard::{self, Shard},
+};
+use redstart_wire::remoting::{Command, StoredMessage, code, decode, encode};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::{mpsc, watch},
+};
+
+/// Longer than any test should take, shorter than anybody's patience.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const BROKER: &str = "broker-a";
+
+pub struct Broker {
+    pub names: SocketAddr,
+    pub address: SocketAddr,
+    pub shard: Shard,
+    stop: watch::Sender<bool>,
+    _dir: TempDir,
+}
+
+impl Broker {
+    pub async fn start() -> Broker {
+        Broker::start_with(|_, _| {}).await
+    }
+
+    pub async fn start_with(adjust: impl FnOnce(&mut Config, &mut EngineConfig)) -> Broker {
+        let dir = TempDir::new().unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mut config = Config {
+            cluster: "DefaultCluster".to_owned(),
+            broker: BROKER.to_owned(),
+            namesrv: any,
+            listen: any,
+            advertise: None,
+            certificate: None,
+            auto_create_groups: true,
+            auto_create_topics: false,
+            delay_levels: EngineConfig::default().delay_levels,
+        };
+        // However full the disk is that the test runs on, nothing is removed or refused for that.
+        let never = 101;
+        let retention = Retention {
+            early_percent: never,
+            forced_percent: never,
+            refuse_percent: never,
+            ..Retention::default()
+        };
+        let mut engine = EngineConfig { retention, ..EngineConfig::default() };
+        adjust(&mut config, &mut engine);
+        let storage = FsStorage::open(dir.path()).unwrap();
+        let options = Options::with_segment_bytes(32 << 20);
+        let (checks, asked) = mpsc::channel(16);
+        let shard_config = shard::Config { checks: Some(checks), ..shard::Config::default() };
+        let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
+        let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
+        let (names, address) = remoting.addresses().unwrap();
+        tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(remoting.serve(stopped));
+        Broker { names, address, shard, stop, _dir: dir }
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// A topic with this many queues, and a client to go on with.
+    pub async fn with_topic(&self, topic: &str, queues: u32) -> Client {
+        let mut client = self.client().await;
+        create_topic(&mut client, topic, queues, "").await;
+        client
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+    }
+}
+
+pub async fn create_topic(client: &mut Client, topic: &str, queues: u32, attributes: &str) {
+    let queues = queues.to_string();
+    let fields = [
+        ("topic", topic),
+        ("readQueueNums", &queues),
+        ("writeQueueNums", &queues),
+        ("perm", "6"),
+        ("attributes", attributes),
+    ];
+    client.ok(code::UPDATE_AND_CREATE_TOPIC, &fields).await;
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    input: BytesMut,
+    opaque: i32,
+    /// What came while something else was waited for.
+    pending: Vec<Command>,
+}
+
+impl Client {
+    pub async fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).await.unwrap();
+        Client { stream, input: BytesMut::new(), opaque: 0, pending: Vec::new() }
+    }
+
+    pub async fn write(&mut self, command: &Command) {
+        let mut bytes = BytesMut::new();
+        encode(command, &mut bytes);
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// Sends a request and returns its number.
+    pub async fn send(&mut self, mut command: Command) -> i32 {
+        self.opaque += 1;
+        command.opaque = self.opaque;
+        self.write(&command).await;
+        self.opaque
+    }
+
+    /// The next frame; `None` when the connection is closed.
+    pub async fn next(&mut self) -> Option<Command> {
+        if !self.pending.is_empty() {
+            return Some(self.pending.remove(0));
+        }
+        self.read().await
+    }
+
+    async fn read(&mut self) -> Option<Command> {
+        loop {
+            if let Some(command) = decode(&mut self.input).unwrap() {
+                return Some(command);
+            }
+            let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input));
+            if matches!(read.await.expect("the broker says nothing"), Ok(0) | Err(_)) {
+                return None;
+            }
+        }
+    }
+
+    /// The answer to a request; other frames are kept for later.
+    pub async fn answer(&mut self, opaque: i32) -> Command {
+        let is_it = |command: &Command| command.is_response() && command.opaque == opaque;
+        if let Some(at) = self.pending.iter().position(is_it) {
+            return self.pending.remove(at);
+        }
+        loop {
+            let command = self.read().await.expect("the broker has closed the connection");
+            if is_it(&command) {
+                return command;
+            }
+            self.pending.push(command);
+        }
+    }
+
+    /// The next request of the broker with this code.
+    pub async fn asked(&mut self, code: i32) -> Command {
+        let is_it = |command: &Command| !command.is_response() && command.code == code;
+        if let Some(at) = self.pending.iter().position(is_it) {
+            return self.pending.remove(at);
+        }
+        loop {
+            let command = self.read().await.expect("the broker has closed the connection");
+            if is_it(&command) {
+                return command;
+            }
+            self.pending.push(command);
+        }
+    }
+
+    pub async fn call_with(&mut self, command: Command) -> Command {
+        let opaque = self.send(command).await;
+        self.answer(opaque).await
+    }
+
+    pub async fn call(&mut self, code: i32, fields: &[(&str, &str)]) -> Command {
+        self.call_with(request(code, fields)).await
+    }
+
+    /// Calls and expects success.
+    pub async fn ok(&mut self, code: i32, fields: &[(&str, &str)]) -> Command {
+        let answer = self.call(code, fields).await;
+        assert_eq!(answer.code, code::SUCCESS, "request {code}: {:?}", answer.remark);
+        answer
+    }
+
+    pub async fn call_json(&mut self, code: i32, body: &str) -> Command {
+        self.call_with(Command { body: body.to_owned().into(), ..Command::request(code) }).await
+    }
+}
+
+pub fn request(code: i32, fields: &[(&str, &str)]) -> Command {
+    fields.iter().fold(Command::request(code), |command, (name, value)| command.with_field(name, value))
+}
+
+pub fn json(command: &Command) -> serde_json::Value {
+    serde_json::from_slice(&command.body).unwrap()
+}
+
+/// The messages of an answer's body.
+pub fn messages(answer: &Command) -> Vec<StoredMessage> {
+    let mut body = answer.body.clone();
+    let mut all = Vec::new();
+    while !body.is_empty() {
+        all.push(StoredMessage::decode(&mut body).expect("a whole message"));
+    }
+    all
+}
+
+pub fn properties(message: &StoredMessage) -> BTreeMap<String, String> {
+    redstart_wire::remoting::decode_properties(&message.properties).into_iter().collect()
+}
+
+/// A heartbeat of a consumer.
+pub fn consumer(client: &str, group: &str, topic: &str, expression: &str) -> String {
+    format!(
+        r#"{{"clientID":"{client}","producerDataSet":[{{"groupName":"CLIENT_INNER_PRODUCER"}}],"consumerDataSet":[{{
+        "groupName":"{group}","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",
+        "consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","subscriptionDataSet":[{{"topic":"{topic}",
+        "subString":"{expression}","subVersion":1}}]}}]}}"#
+    )
+}
+
+pub fn producer(client: &str, group: &str) -> String {
+    format!(r#"{{"clientID":"{client}","producerDataSet":[{{"groupName":"{group}"}}],"consumerDataSet":[]}}"#)
+}

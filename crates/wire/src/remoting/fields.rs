@@ -1,0 +1,84 @@
+//! A request's fields, read as what they should be.
+
+use std::str::FromStr;
+
+use super::Command;
+
+/// A field that is not there, or not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    #[error("the field {name} is missing")]
+    Missing { name: &'static str },
+    #[error("the field {name} is {value:?}, which is no valid number")]
+    Number { name: &'static str, value: String },
+}
+
+impl Command {
+    pub fn required(&self, name: &'static str) -> Result<&str, FieldError> {
+        self.field(name).filter(|value| !value.is_empty()).ok_or(FieldError::Missing { name })
+    }
+
+    /// A number that must be there.
+    pub fn number<T: FromStr>(&self, name: &'static str) -> Result<T, FieldError> {
+        parse(name, self.required(name)?)
+    }
+
+    /// A number that may be missing; one that cannot be read is an error all the same.
+    pub fn number_or<T: FromStr>(&self, name: &'static str, default: T) -> Result<T, FieldError> {
+        match self.field(name).filter(|value| !value.is_empty()) {
+            Some(value) => parse(name, value),
+            None => Ok(default),
+        }
+    }
+
+    pub fn optional_number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, FieldError> {
+        self.field(name).filter(|value| !value.is_empty()).map(|value| parse(name, value)).transpose()
+    }
+
+    /// Java's idea of a truth value; `1`, as the C++ client writes it, counts as true as well.
+    pub fn truth(&self, name: &str) -> Option<bool> {
+        self.field(name).map(|value| value.eq_ignore_ascii_case("true") || value == "1")
+    }
+
+    pub fn with_field(mut self, name: &str, value: impl ToString) -> Command {
+        self.fields.insert(name.to_owned(), value.to_string());
+        self
+    }
+}
+
+fn parse<T: FromStr>(name: &'static str, value: &str) -> Result<T, FieldError> {
+    value.trim().parse().map_err(|_| FieldError::Number { name, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> Command {
+        Command::default()
+            .with_field("n", "-3")
+            .with_field("text", "abc")
+            .with_field("empty", "")
+            .with_field("yes", "True")
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_no_number_are_told_apart() {
+        let command = command();
+        assert_eq!(command.number::<i64>("n"), Ok(-3));
+        assert_eq!(
+            command.number::<u32>("n"),
+            Err(FieldError::Number { name: "n", value: "-3".to_owned() }),
+            "a count is never negative"
+        );
+        assert_eq!(command.number::<i32>("empty"), Err(FieldError::Missing { name: "empty" }));
+        assert_eq!(command.number_or::<i32>("none", 7), Ok(7));
+        assert!(command.number_or::<i32>("text", 7).is_err());
+        assert_eq!(command.optional_number::<i32>("none"), Ok(None));
+        assert_eq!(command.required("text"), Ok("abc"));
+        assert_eq!(
+            (command.truth("yes"), command.truth("text"), command.truth("none")),
+            (Some(true), Some(false), None)
+        );
+    }
+}

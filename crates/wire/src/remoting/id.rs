@@ -1,0 +1,50 @@
+//! Message ids of the broker: where a message is stored, as text.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// The id by which a message can be looked up at the broker that stored it: address (4 or 16 bytes), port i32, physical
+/// offset i64, in hexadecimal.
+pub fn offset_message_id(host: SocketAddr, physical_offset: i64) -> String {
+    let mut bytes = match host.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    bytes.extend(i32::from(host.port()).to_be_bytes());
+    bytes.extend(physical_offset.to_be_bytes());
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Reads such an id back.
+pub fn read_offset_message_id(text: &str) -> Option<(SocketAddr, i64)> {
+    if !text.is_ascii() || !matches!(text.len(), 32 | 56) {
+        return None;
+    }
+    let bytes: Vec<u8> = (0..text.len() / 2)
+        .map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok())
+        .collect::<Option<_>>()?;
+    let (ip, rest) = bytes.split_at(bytes.len() - 12);
+    let ip: IpAddr = match <[u8; 4]>::try_from(ip) {
+        Ok(v4) => v4.into(),
+        Err(_) => <[u8; 16]>::try_from(ip).ok()?.into(),
+    };
+    let port = u16::try_from(i32::from_be_bytes(*rest.first_chunk()?)).ok()?;
+    Some((SocketAddr::new(ip, port), i64::from_be_bytes(*rest.last_chunk()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back_for_both_address_families() {
+        let v4 = offset_message_id("127.0.0.1:10911".parse().unwrap(), 258);
+        assert_eq!(v4, "7F00000100002A9F0000000000000102");
+        for (host, offset) in [("127.0.0.1:10911", 0), ("[fe80::1]:65535", i64::MAX)] {
+            let host = host.parse().unwrap();
+            assert_eq!(read_offset_message_id(&offset_message_id(host, offset)), Some((host, offset)));
+        }
+        for bad in ["", "zz", "é", &v4[1..], &format!("{v4}00"), &"7F000001FFFFFFFF".repeat(2)] {
+            assert_eq!(read_offset_message_id(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A message's properties as one text: `name 0x01 value 0x02`, repeated. The last 0x02 may be missing.
+
+const VALUE: char = '\u{1}';
+const END: char = '\u{2}';
+
+/// Longest text: its length has 16 bits with a sign.
+pub const PROPERTIES_BYTES_MAX: usize = i16::MAX as usize;
+
+/// Reads properties. As RocketMQ has it: what has no name or no value is dropped, and of two with one name the later
+/// counts.
+pub fn decode_properties(text: &str) -> Vec<(String, String)> {
+    let mut properties: Vec<(String, String)> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for (name, value) in text.split(END).filter_map(|entry| entry.split_once(VALUE)) {
+        if name.is_empty() || value.is_empty() {
+            continue;
+        }
+        let at = *places.entry(name).or_insert(properties.len());
+        match properties.get_mut(at) {
+            Some(place) => value.clone_into(&mut place.1),
+            None => properties.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    properties
+}
+
+/// Writes properties. What the format cannot express (no name, no value, its own separators inside) is left out.
+pub fn encode_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text = String::new();
+    for (name, value) in properties {
+        if name.is_empty() || value.is_empty() || [name, value].iter().any(|part| part.contains([VALUE, END]))
+        {
+            continue;
+        }
+        text.extend([name, "\u{1}", value, "\u{2}"]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+        of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_text_is_read_as_rocketmq_reads_it() {
+        assert_eq!(decode_properties("a\u{1}1\u{2}b\u{1}2"), pairs(&[("a", "1"), ("b", "2")]));
+        assert_eq!(decode_properties("a\u{1}1\u{2}a\u{1}2\u{2}"), pairs(&[("a", "2")]), "the later counts");
+        assert_eq!(decode_properties("a\u{1}x\u{1}y\u{2}"), pairs(&[("a", "x\u{1}y")]), "the first splits");
+        for nothing in ["", "\u{2}\u{2}", "a\u{1}\u{2}", "\u{1}b\u{2}", "ab\u{2}", "\u{1}"] {
+            assert_eq!(decode_properties(nothing), [], "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_would_break_the_text_is_left_out() {
+        assert_eq!(
+            encode_properties([("a", "x\u{2}b\u{1}y"), ("", "v"), ("n", ""), ("k", "v")]),
+            "k\u{1}v\u{2}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn properties_come_back(names in proptest::collection::btree_map("[a-zé_]{1,8}", "[ -~é]{1,8}", 0..8)) {
+            let text = encode_properties(names.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+            prop_assert_eq!(decode_properties(&text), names.into_iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_text_is_read_without_panic(text in ".{0,64}") {
+            decode_properties(&text);
+        }
+    }
+}

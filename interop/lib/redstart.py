@@ -29,6 +29,11 @@ def prepare(folder):
     return {"namesrv_port": first, "broker_port": first + 1, "grpc_port": first + 2, "data": str(folder / "data")}
 
 
+def certificate(state):
+    """For clients that verify it."""
+    return f"{state['data']}/tls.crt"
+
+
 def launch_broker(state):
     command = [
         binary(), "serve", "--data-dir", state["data"], "--listen", "127.0.0.1",

@@ -30,6 +30,7 @@ class Clients:
     def __init__(self, lang, scenario):
         self._lang = lang
         self._open = []
+        self._tls = scenario == "tls"
         # Topic and group are prepared under the scenario's name, see topics.txt.
         self.topic = self.named(scenario)
         self.group = self.named(scenario)
@@ -48,20 +49,20 @@ class Clients:
 
     def producer(self, topics=None, checker=None):
         topics = [self.topic] if topics is None else topics
-        return self._start(Producer(configuration(), topics, checker=checker, tls_enable=False))
+        return self._start(Producer(configuration(), topics, checker=checker, tls_enable=self._tls))
 
     def simple_consumer(self, group=None, topic=None, filter=None):
         """A consumer whose group has a position: a new group may start at the newest message of its first receive."""
         subscription = {topic or self.topic: filter or FilterExpression(self.tag)}
         consumer = self._start(
-            SimpleConsumer(configuration(), group or self.group, subscription, POLL_S, tls_enable=False))
+            SimpleConsumer(configuration(), group or self.group, subscription, POLL_S, tls_enable=self._tls))
         prime(consumer)
         return consumer
 
     def push_consumer(self, consume):
         subscription = {self.topic: FilterExpression(self.tag)}
         return self._start(
-            PushConsumer(configuration(), self.group, Listener(consume), subscription, tls_enable=False))
+            PushConsumer(configuration(), self.group, Listener(consume), subscription, tls_enable=self._tls))
 
     def lite_push_consumer(self, consume):
         return self._start(

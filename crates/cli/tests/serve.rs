@@ -18,6 +18,10 @@ use redstart_wire::v2::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use tokio_rustls::rustls::{
+    self,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use tokio_stream::StreamExt;
 use tonic::{
     Request,
@@ -214,6 +218,9 @@ async fn a_stop_under_load_loses_nothing_and_cuts_nobody_off() {
         });
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
+    // One that will not take part in saying good-bye.
+    let mut deaf = std::net::TcpStream::connect(broker.grpc).unwrap();
+    std::io::Write::write_all(&mut deaf, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
     broker.signal(Signal::TERM);
     let (took, code) =
         tokio::task::spawn_blocking(move || broker.ended(Duration::from_secs(5))).await.unwrap();
@@ -260,13 +267,33 @@ fn a_certificate_and_its_key_go_together() {
     assert!(said.contains("no-such.crt"), "{said}");
 }
 
-#[test]
-fn the_operators_certificate_is_the_one_that_is_served() {
+/// A TLS handshake as `name` that trusts only this certificate.
+async fn handshake(address: SocketAddr, name: &'static str, trusted: &Path) -> std::io::Result<()> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    connector.connect(name.try_into().unwrap(), stream).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_operators_certificate_is_the_one_that_is_served() {
     let (data, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     // A first start makes a certificate; another broker is given it.
     drop(Broker::start(&mut command(other.path())));
     let (cert, key) = (other.path().join("tls.crt"), other.path().join("tls.key"));
     let broker = Broker::start(command(data.path()).arg("--tls-cert").arg(&cert).arg("--tls-key").arg(&key));
     assert!(!data.path().join("tls.crt").exists(), "none of its own is made");
-    drop(broker);
+    for name in ["localhost", "127.0.0.1"] {
+        handshake(broker.grpc, name, &cert).await.unwrap();
+    }
+    let third = TempDir::new().unwrap();
+    let stranger = Broker::start(&mut command(third.path()));
+    assert!(handshake(stranger.grpc, "localhost", &cert).await.is_err(), "each makes its own");
 }

@@ -16,6 +16,7 @@ async fn codes(client: &mut Client, topic: &str, group: &str) -> Vec<(&'static s
     let mut codes = Vec::new();
     macro_rules! call {
         ($method:ident, $request:ident { $($field:ident: $value:expr),* }) => {{
+            #[allow(clippy::needless_update, reason = "some requests have no further fields")]
             let request = v2::$request { $($field: $value,)* ..Default::default() };
             let answer = client.$method(request).await.unwrap().into_inner();
             codes.push((stringify!($method), code(answer.status)));

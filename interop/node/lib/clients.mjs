@@ -18,10 +18,12 @@ const logger = { info: verbose, warn: verbose, error: verbose, debug: () => {} }
 
 export class Clients {
   #lang;
+  #tls;
   #open = [];
 
   constructor(lang, scenario) {
     this.#lang = lang;
+    this.#tls = scenario === 'tls';
     /** Topic and group are prepared under the scenario's name, see topics.txt. */
     this.topic = this.named(scenario);
     this.group = this.named(scenario);
@@ -97,7 +99,7 @@ export class Clients {
   }
 
   #options() {
-    return { endpoints: ENDPOINT, namespace: '', sslEnabled: false, logger };
+    return { endpoints: ENDPOINT, namespace: '', sslEnabled: this.#tls, logger };
   }
 
   async #start(client) {

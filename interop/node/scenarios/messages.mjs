@@ -1,7 +1,7 @@
 // Plain messages: everything a producer sets arrives as it was.
 import { connect } from 'node:net';
 
-import { check, checkEqual } from '../lib/harness.mjs';
+import { check, checkEqual, skip } from '../lib/harness.mjs';
 import { receive } from '../lib/clients.mjs';
 
 export async function normal(clients) {
@@ -29,6 +29,12 @@ export async function normal(clients) {
   check(message.body.equals(body), 'the body changed');
   check(!message.corrupted, 'the body digest does not match');
   checkEqual(message.deliveryAttempt, 1, 'delivery attempt');
+}
+
+/** The client verifies the certificate; which one to trust stands in its environment. */
+export async function tls(clients) {
+  if (process.env.INTEROP_SERVER !== 'redstart') skip('it verifies certificates, and Apache keeps its own to itself');
+  await normal(clients);
 }
 
 /** The port answers HTTP/2 without TLS: a raw preface first, then the client with TLS off. */

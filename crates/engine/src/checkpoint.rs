@@ -1,7 +1,7 @@
 //! The derived state as one blob, so that a start replays only what came after it.
 //!
-//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses. Queue entries and
-//! timers are not in it: they come from the segments' indexes.
+//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses, settings (from
+//! version 3 on). Queue entries and timers are not in it: they come from the segments' indexes.
 
 #[cfg(test)]
 mod tests;
@@ -17,11 +17,13 @@ use crate::{
     queue::Queue,
     state::{State, Subscription},
     timer::Timers,
-    topic::Topic,
+    topic::{Topic, put_attributes, take_attributes},
     transaction::Transactions,
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 3;
+/// Had no settings.
+const VERSION_BEFORE_SETTINGS: u8 = 2;
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
@@ -38,12 +40,14 @@ impl State {
             out.put_u64(segment.0);
             out.put_u64(at.0);
         }
+        self.encode_settings(&mut out);
         out
     }
 
     pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
         let mut take = Take::new(bytes, "checkpoint");
-        if take.u8()? != VERSION {
+        let version = take.u8()?;
+        if !(1..=VERSION).contains(&version) {
             return Err(take.malformed());
         }
         let mut state = State::default();
@@ -55,6 +59,9 @@ impl State {
         state.dedup = DedupKeys::decode(&mut take)?;
         for _ in 0..take.count(16)? {
             state.last_use.insert(SegmentId(take.u64()?), Timestamp(take.u64()?));
+        }
+        if version > VERSION_BEFORE_SETTINGS {
+            state.decode_settings(&mut take)?;
         }
         take.end()?;
         state.restore_last_chances(None);
@@ -139,6 +146,22 @@ impl State {
                 subscription.queues.push(Progress::decode(take)?);
             }
             self.subscriptions.insert((group, topic), subscription);
+        }
+        Ok(())
+    }
+
+    fn encode_settings(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.settings.len() as u32);
+        for (namespace, settings) in &self.settings {
+            out.put_str(namespace);
+            put_attributes(settings, out);
+        }
+    }
+
+    fn decode_settings(&mut self, take: &mut Take<'_>) -> Result<(), Malformed> {
+        for _ in 0..take.count(8)? {
+            let namespace = take.str()?.to_owned();
+            self.settings.insert(namespace, take_attributes(take)?);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 pub mod grpc;
 pub mod remoting;
 pub mod shard;
+pub mod statistics;
 mod stream;
 mod tls;
 

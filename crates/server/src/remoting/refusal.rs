@@ -2,7 +2,7 @@
 
 use redstart_engine::{
     AckError, AdminError, InvalidMessage, NameError, OffsetError, PopError, QueryError, RecallError,
-    SendBackError, SendError, TransactionError, UnknownMessageType,
+    SendBackError, SendError, SettingError, TransactionError, UnknownMessageType,
 };
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, code};
 
@@ -62,6 +62,7 @@ always! {
     serde_json::Error => INVALID_PARAMETER,
     UnknownMessageType => INVALID_PARAMETER,
     AdminError => INVALID_PARAMETER,
+    SettingError => INVALID_PARAMETER,
     InvalidMessage => MESSAGE_ILLEGAL,
     BatchError => MESSAGE_ILLEGAL,
     TooLong => SYSTEM_ERROR,

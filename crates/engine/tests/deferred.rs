@@ -203,7 +203,7 @@ fn unknown_transactions_are_refused_not_invented() {
 }
 
 /// As 4.x clients hand back: they know where the message is stored, and that is all.
-fn stored_back(group: &GroupName, position: redstart_log::Position, attempt: u16) -> StoredBack<'_> {
+fn stored_back(group: &GroupName, position: Position, attempt: u16) -> StoredBack<'_> {
     StoredBack {
         group,
         position,
@@ -267,9 +267,7 @@ fn only_what_consumers_have_seen_can_be_handed_back() {
     let at = Some(broker.now.after(secs(60)));
     let delayed = broker.send("t", Message { deliver_at: at, ..message("d") }).position;
     let g = group("g");
-    for position in
-        [hidden, delayed, redstart_log::Position(visible.0 + 1), redstart_log::Position(u64::MAX >> 1)]
-    {
+    for position in [hidden, delayed, Position(visible.0 + 1), Position(u64::MAX >> 1)] {
         let refused = broker.engine.send_back_stored(&stored_back(&g, position, 0), broker.now);
         assert!(matches!(refused, Err(SendBackError::UnknownPosition { .. })), "{position}");
     }

@@ -181,6 +181,7 @@ async fn serve(
         delay_levels: arguments.message_delay_levels.0.clone(),
     };
     let remoting = Remoting::bind(remoting_config, shard.handle(), &arguments.data_dir).await?;
+    remoting.look_elsewhere(Arc::new(grpc.commands()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
     println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
     println!("  5.x clients (gRPC, plaintext and TLS)   {}", grpc.address()?);

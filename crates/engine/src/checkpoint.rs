@@ -1,7 +1,8 @@
 //! The derived state as one blob, so that a start replays only what came after it.
 //!
-//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses, from version 2 on
-//! lite topics. Queue entries and timers are not in it: they come from the segments' indexes.
+//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses, lite topics (from
+//! version 2 on), settings (from version 3 on). Queue entries and timers are not in it: they come from the segments'
+//! indexes.
 
 #[cfg(test)]
 mod tests;
@@ -18,13 +19,15 @@ use crate::{
     queue::Queue,
     state::{State, Subscription},
     timer::Timers,
-    topic::Topic,
+    topic::{Topic, put_attributes, take_attributes},
     transaction::Transactions,
 };
 
-const VERSION: u8 = 2;
-/// Without lite topics, which did not exist.
+const VERSION: u8 = 3;
+/// Had no lite topics.
 const VERSION_BEFORE_LITES: u8 = 1;
+/// Had no settings.
+const VERSION_BEFORE_SETTINGS: u8 = 2;
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
@@ -42,6 +45,7 @@ impl State {
             out.put_u64(at.0);
         }
         self.lites.encode(&mut out);
+        self.encode_settings(&mut out);
         out
     }
 
@@ -63,6 +67,9 @@ impl State {
         }
         if version > VERSION_BEFORE_LITES {
             state.lites = Lites::decode(&mut take, |id| state.topics.get(&id).map(|topic| &topic.name))?;
+        }
+        if version > VERSION_BEFORE_SETTINGS {
+            state.decode_settings(&mut take)?;
         }
         take.end()?;
         state.restore_last_chances(None);
@@ -147,6 +154,22 @@ impl State {
                 subscription.queues.push(Progress::decode(take)?);
             }
             self.subscriptions.insert((group, topic), subscription);
+        }
+        Ok(())
+    }
+
+    fn encode_settings(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.settings.len() as u32);
+        for (namespace, settings) in &self.settings {
+            out.put_str(namespace);
+            put_attributes(settings, out);
+        }
+    }
+
+    fn decode_settings(&mut self, take: &mut Take<'_>) -> Result<(), Malformed> {
+        for _ in 0..take.count(8)? {
+            let namespace = take.str()?.to_owned();
+            self.settings.insert(namespace, take_attributes(take)?);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::{
     Entry, GroupId, GroupName, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
     config::Transactions as TransactionConfig,
     dedup::{DedupKeys, First},
+    engine::Settings,
     group::Group,
     index::Indexes,
     lite::Lites,
@@ -42,6 +43,7 @@ pub(crate) struct State {
     pub dedup: DedupKeys,
     /// Flights on their last attempt: when their time is out they are dead letters, also if nobody asks.
     pub last_chances: BTreeSet<(Timestamp, GroupId, QueueKey, QueueOffset)>,
+    pub settings: Settings,
     /// When a message last became visible whose body lies in an older segment than its entry.
     pub last_use: BTreeMap<SegmentId, Timestamp>,
     pub lites: Lites,
@@ -159,8 +161,18 @@ impl State {
             Decision::Recall { key } => {
                 self.timers.recall(*key);
             }
+            Decision::Setting { namespace, key, value } => self.put_setting(namespace, key, value.as_deref()),
         }
         Ok(())
+    }
+
+    fn put_setting(&mut self, namespace: &str, key: &str, value: Option<&str>) {
+        let settings = self.settings.entry(namespace.to_owned()).or_default();
+        match value {
+            Some(value) => drop(settings.insert(key.to_owned(), value.to_owned())),
+            None => drop(settings.remove(key)),
+        }
+        self.settings.retain(|_, settings| !settings.is_empty());
     }
 
     fn apply_stored(

@@ -74,6 +74,7 @@ fn pop_with(
         attempt,
         client: "test",
         start: Start::Latest,
+        one_per_group: false,
     };
     let popped = broker.engine.pop_lite(&pop, &ids, after, broker.now).unwrap();
     let reader = broker.engine.reader();

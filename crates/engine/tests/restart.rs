@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use redstart_engine::{AckError, Config, Engine, GroupConfig, MessageType, Timestamp};
+use redstart_engine::{AckError, Config, Engine, GroupConfig, MessageType, SettingError, Timestamp};
 use redstart_log::{DiskLog, Log, Options, sim::SimStorage};
 use support::{Broker, message, one_queue, secs};
 
@@ -35,4 +35,42 @@ fn a_receipt_from_before_a_crash_fits_nothing_that_is_delivered_after_it() {
     assert_eq!((again[0].id.as_str(), again[0].attempt), ("a", 1));
     assert_eq!(broker.engine.ack(lost[0].receipt, broker.now), Err(AckError::Expired));
     assert_eq!(broker.engine.ack(again[0].receipt, broker.now), Ok(()));
+}
+
+#[test]
+fn settings_are_in_force_when_durable_and_outlive_a_crash() {
+    let disk = SimStorage::new(1);
+    let mut broker = open(&disk, Timestamp(1_000_000));
+    for (key, value) in [("a", Some("1")), ("b", Some("2")), ("a", None), ("c", Some("3"))] {
+        broker.engine.put_setting("n", key, value).unwrap();
+    }
+    assert_eq!(broker.engine.setting("n", "b"), None, "not durable yet");
+    broker.commit();
+    assert_eq!(broker.engine.setting("n", "b"), Some("2"));
+    assert_eq!(broker.engine.setting("other", "b"), None);
+    for (key, value) in [("", "v".to_owned()), ("k", "v".repeat(65 << 10)), (&"k".repeat(256), String::new())]
+    {
+        assert!(broker.engine.put_setting("n", key, Some(&value)).is_err());
+    }
+    let now = broker.now;
+    drop(broker);
+
+    let broker = open(&disk.crash(2), now);
+    let found: Vec<_> = broker.engine.settings("n").into_iter().collect();
+    assert_eq!(found, [("b".to_owned(), "2".to_owned()), ("c".to_owned(), "3".to_owned())]);
+}
+
+#[test]
+fn all_settings_together_have_a_limit() {
+    let mut broker = open(&SimStorage::new(1), Timestamp(1_000_000));
+    let value = "v".repeat(60 << 10);
+    let refused = (0..1000).find_map(|n| {
+        let put = broker.engine.put_setting("n", &n.to_string(), Some(&value));
+        broker.commit();
+        put.err()
+    });
+    assert!(matches!(refused, Some(SettingError::Full { .. })), "{refused:?}");
+    broker.engine.put_setting("n", "1", None).unwrap();
+    broker.commit();
+    broker.engine.put_setting("n", "1", Some("small")).unwrap();
 }

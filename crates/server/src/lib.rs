@@ -4,5 +4,6 @@
 pub mod grpc;
 pub mod remoting;
 pub mod shard;
+pub mod statistics;
 mod stream;
 pub mod tls;

@@ -93,9 +93,11 @@ fn state() -> impl Strategy<Value = State> {
     let timers = vec((timer_key(), timer(), 0..3u8), 0..12);
     let halves = vec((any::<u64>(), timer(), any::<(u64, Option<u32>, u64, u32)>()), 0..6);
     let keys = vec((any::<u128>(), any::<(u32, u64, bool)>(), 1_000..2_000u64), 0..6);
-    (topics, groups, subscriptions, timers, halves, keys).prop_map(
-        |(topics, groups, subscriptions, timers, halves, keys)| {
-            let mut state = State { topic_next: 9, group_next: 7, ..State::default() };
+    let setting = proptest::collection::btree_map("[a-z]{1,4}", "\\PC{0,8}", 1..4);
+    let settings = proptest::collection::btree_map("[a-z]{1,4}", setting, 0..3);
+    (topics, groups, subscriptions, timers, halves, keys, settings).prop_map(
+        |(topics, groups, subscriptions, timers, halves, keys, settings)| {
+            let mut state = State { topic_next: 9, group_next: 7, settings, ..State::default() };
             for (n, (config, ends)) in (0..).zip(topics) {
                 let (id, name) = (TopicId(n), TopicName::new(&format!("t{n}")).unwrap());
                 let mut topic = Topic::new(id, name.clone(), config);
@@ -164,6 +166,7 @@ proptest! {
         prop_assert_eq!(found.encode(), bytes);
         prop_assert_eq!(&found.topic_names, &state.topic_names);
         prop_assert_eq!(&found.group_names, &state.group_names);
+        prop_assert_eq!(&found.settings, &state.settings);
         for (key, subscription) in &state.subscriptions {
             let asked_of = |state: &State| -> Vec<String> {
                 state.subscriptions[key].queues.iter().map(asked).collect()
@@ -185,6 +188,15 @@ proptest! {
             bytes[at] = byte;
         }
         let _ = State::decode(&bytes);
+    }
+
+    #[test]
+    fn a_checkpoint_from_before_there_were_settings_is_read(mut state in state()) {
+        state.settings.clear();
+        let mut bytes = state.encode();
+        bytes[0] = VERSION_BEFORE_SETTINGS;
+        bytes.truncate(bytes.len() - 4);
+        prop_assert_eq!(State::decode(&bytes).unwrap().encode(), state.encode());
     }
 
     #[test]

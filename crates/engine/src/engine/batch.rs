@@ -146,6 +146,7 @@ impl Engine {
             | Decision::GroupPut { .. }
             | Decision::TopicDelete { .. }
             | Decision::GroupDelete { .. }
+            | Decision::Setting { .. }
             | Decision::SendBack { .. } => {}
         }
     }

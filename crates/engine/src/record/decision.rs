@@ -21,6 +21,7 @@ const GROUP_PUT: u8 = 6;
 const GROUP_DELETE: u8 = 7;
 const RECALL: u8 = 8;
 const SEND_BACK: u8 = 9;
+const SETTING: u8 = 10;
 
 /// What a decision changes: everything that `State::apply` needs, and no body.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +58,12 @@ pub(crate) enum Decision {
         due: Timestamp,
         timer: Timer,
         id: Position,
+    },
+    /// A small value of an operator's; without one it is removed.
+    Setting {
+        namespace: String,
+        key: String,
+        value: Option<String>,
     },
 }
 
@@ -279,6 +286,12 @@ impl Decision {
                 out.put_u64(due.0);
                 timer.encode(out);
             }),
+            Decision::Setting { namespace, key, value } => put_record(out, SETTING, |out| {
+                out.put_str(namespace);
+                out.put_str(key);
+                out.put_u8(u8::from(value.is_some()));
+                out.put_str(value.as_deref().unwrap_or_default());
+            }),
         }
     }
 
@@ -311,6 +324,11 @@ impl Decision {
             RECALL => Decision::Recall { key: take_timer_key(take)? },
             SEND_BACK => {
                 Decision::SendBack { due: Timestamp(take.u64()?), timer: Timer::decode(take)?, id: position }
+            }
+            SETTING => {
+                let (namespace, key) = (take.str()?.to_owned(), take.str()?.to_owned());
+                let (is_set, value) = (take.u8()? != 0, take.str()?.to_owned());
+                Decision::Setting { namespace, key, value: is_set.then_some(value) }
             }
             _ => return Err(take.malformed()),
         };

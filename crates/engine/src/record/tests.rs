@@ -142,6 +142,8 @@ fn decision() -> impl Strategy<Value = Decision> {
         group().prop_map(|id| Decision::GroupDelete { id }),
         timer_key().prop_map(|key| Decision::Recall { key }),
         // The position of a send-back is its own: it is not written.
+        ("[a-z]{0,8}", "[a-z]{0,8}", option::of("\\PC{0,20}"))
+            .prop_map(|(namespace, key, value)| Decision::Setting { namespace, key, value }),
         (time(), timer()).prop_map(|(due, timer)| Decision::SendBack { due, timer, id: Position(0) }),
     ]
 }

@@ -9,6 +9,7 @@ use redstart_wire::v2::{
 use super::{
     claim::Denied,
     convert::from_duration,
+    receive::not_early,
     service::Service,
     status::{Refusal, ok, summary},
 };
@@ -112,7 +113,7 @@ impl Service {
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
         })?;
-        let delay = delay.max(RETRY_DELAY_MIN);
+        let delay = not_early(delay.max(RETRY_DELAY_MIN));
         let changed = self
             .ask(move |engine, now| {
                 claim.check(engine, receipt, lite.as_deref())?;

@@ -10,6 +10,7 @@ mod clients;
 mod commands;
 mod conduct;
 mod convert;
+mod elsewhere;
 mod handle;
 mod intake;
 mod io;

@@ -79,7 +79,7 @@ impl Service {
             // The id in the request is not looked at: a receive covers all queues, as every client expects.
             queue: None,
             max: usize::try_from(request.batch_size).unwrap_or(0).clamp(1, 32),
-            invisible,
+            invisible: not_early(invisible),
             filter,
             attempt: request.attempt_id.filter(|attempt| !attempt.is_empty()),
             client: caller.client,
@@ -115,6 +115,11 @@ impl Service {
             }
         }
     }
+}
+
+/// The shard's clock counts whole milliseconds, rounded down: one more, and the time is over for the client as well.
+pub(super) fn not_early(invisible: Duration) -> Duration {
+    if invisible < INVISIBLE_MAX { invisible + Duration::from_millis(1) } else { invisible }
 }
 
 /// The poll's length: what the client wants, within its own deadline and our maximum.

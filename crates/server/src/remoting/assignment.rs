@@ -1,5 +1,7 @@
 //! Which queues a consumer is to read, for clients that leave the sharing out to the broker, and how: pull or pop.
 
+use std::collections::BTreeMap;
+
 use redstart_engine::{GroupName, TopicName};
 use redstart_wire::remoting::{
     body::{Assignment, Assignments, QueryAssignment, Queue, RequestMode},
@@ -83,6 +85,23 @@ fn shared(
     let mut all: Vec<Queue> = (0..=sharing).flat_map(|step| own((at + step) % n)).collect();
     all.sort_unstable();
     Some(all)
+}
+
+/// All modes that were set, by topic and group.
+pub(super) fn modes(request: &Request) -> Result<Answer, Refusal> {
+    let mut all: BTreeMap<String, BTreeMap<String, RequestMode>> = BTreeMap::new();
+    for (key, mode, pop_share_queue_num) in request.context.names.modes(MODES) {
+        let Some((topic, group)) = key.split_once('@') else { continue };
+        let (topic, consumer_group) = (topic.to_owned(), group.to_owned());
+        let mode = RequestMode {
+            topic: topic.clone(),
+            consumer_group: consumer_group.clone(),
+            mode,
+            pop_share_queue_num,
+        };
+        all.entry(topic).or_default().insert(consumer_group, mode);
+    }
+    Ok(Answer::json(&serde_json::json!({ "messageRequestModeMap": all })))
 }
 
 pub(super) async fn set_mode(request: &Request) -> Result<Answer, Refusal> {

@@ -153,6 +153,15 @@ impl Members {
         self.state().consumers.get(group).cloned()
     }
 
+    /// Groups of which somebody wants a topic.
+    pub fn groups_of(&self, topic: &str) -> Vec<String> {
+        let wants = |group: &ConsumerGroup| {
+            group.members.values().any(|member| member.subscriptions.contains_key(topic))
+        };
+        let state = self.state();
+        state.consumers.iter().filter(|(_, group)| wants(group)).map(|(name, _)| name.clone()).collect()
+    }
+
     pub fn producers(&self, group: &str) -> Vec<Member> {
         self.state().producers.get(group).map(|group| group.values().cloned().collect()).unwrap_or_default()
     }

@@ -6,11 +6,11 @@
 
 mod admin;
 mod assignment;
-mod attributes;
 mod client;
 mod connection;
 mod convert;
 mod dispatch;
+mod elsewhere;
 mod ensure;
 mod listen;
 mod locks;
@@ -37,11 +37,11 @@ use std::{
     io::Error as IoError,
     net::{IpAddr, SocketAddr},
     path::Path,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use redstart_engine::TransactionCheck;
+use redstart_engine::{Timestamp, TransactionCheck};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -49,17 +49,23 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    shard::ShardHandle,
+    shard::{Clock, ShardHandle, SystemClock, Unavailable},
     tls::{self, CertificateFiles, TlsError},
 };
+use admin::{Resets, Settings};
 use locks::Locks;
 use members::Members;
 use names::Names;
 use peer::Peer;
 use room::Rooms;
 
+pub use elsewhere::{
+    Asked, Elsewhere, OtherClient, OtherMessage, OtherSubscription, Role, Takes, Unanswered,
+};
+
 /// The pattern for topics that are made when they are first sent to.
 const AUTO_CREATE_TOPIC: &str = "TBW102";
+const AUTO_CREATE_QUEUES: u32 = 8;
 /// Bytes of large requests being read or served, and of messages on their way to consumers, over all connections.
 const INCOMING_BYTES_MAX: usize = 512 << 20;
 const OUTGOING_BYTES_MAX: usize = 512 << 20;
@@ -110,6 +116,8 @@ pub enum StartError {
     Tls(#[from] TlsError),
     #[error("cannot read the name service's values: {0}")]
     Names(IoError),
+    #[error("cannot read the settings: {0}")]
+    Settings(#[from] Unavailable),
 }
 
 /// What every connection needs.
@@ -119,6 +127,12 @@ struct Context {
     config: Config,
     /// The broker's port, as it was bound.
     port: u16,
+    names_port: u16,
+    started: Timestamp,
+    settings: Settings,
+    resets: Resets,
+    /// Who knows the clients of the other protocol; nobody, when it is not spoken.
+    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
     members: Members,
     locks: Locks,
     names: Names,
@@ -132,6 +146,10 @@ impl Context {
         let advertised = self.config.advertised_host();
         let advertised = advertised.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         SocketAddr::new(advertised.unwrap_or_else(|| local.ip().to_canonical()), self.port)
+    }
+
+    fn others(&self) -> Vec<OtherClient> {
+        self.elsewhere.get().map(|elsewhere| elsewhere.clients()).unwrap_or_default()
     }
 
     fn disconnected(&self, peer: &Peer) {
@@ -173,6 +191,11 @@ impl Remoting {
         let context = Context {
             shard,
             port: at.port(),
+            names_port: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),
+            started: SystemClock.now(),
+            settings: Settings::new(&config),
+            resets: Resets::default(),
+            elsewhere: OnceLock::new(),
             members: Members::default(),
             locks: Locks::default(),
             names: Names::open(data_dir).map_err(StartError::Names)?,
@@ -180,12 +203,19 @@ impl Remoting {
             outgoing: Rooms::new(OUTGOING_BYTES_MAX),
             config,
         };
-        Ok(Remoting { names, broker, vip, tls, context: Arc::new(context) })
+        let context = Arc::new(context);
+        Context::restore_settings(&context).await?;
+        Ok(Remoting { names, broker, vip, tls, context })
     }
 
     /// Where the name service and the broker listen.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.names.local_addr()?, self.broker.local_addr()?))
+    }
+
+    /// Lets operators see and ask the clients of the other protocol too. The first call counts.
+    pub fn look_elsewhere(&self, elsewhere: Arc<dyn Elsewhere>) {
+        let _ = self.context.elsewhere.set(elsewhere);
     }
 
     /// Asks the producers of this protocol what became of their transactions, and hands the other questions on.
@@ -234,6 +264,8 @@ impl Context {
         self.members.expire(now);
         self.locks.expire(now);
         self.names.expire(now);
+        self.resets.expire(now);
+        self.shard.counters().statistics().sample(SystemClock.now());
     }
 }
 

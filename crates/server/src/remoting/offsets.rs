@@ -56,8 +56,14 @@ pub(super) async fn commit(request: &Request) -> Result<Answer, Refusal> {
     let offset = u64::try_from(offset)
         .map_err(|_| Refusal::invalid(format!("commitOffset is {offset}; it must not be negative")))?;
     request.ensure_group(&group).await?;
-    let commit =
-        move |engine: &mut Engine, _| engine.commit_offset(&group, &topic, queue, QueueOffset(offset));
+    let context = request.context.clone();
+    let commit = move |engine: &mut Engine, _| {
+        // A consumer that has not heard of a move must not undo it.
+        if !context.resets.takes(&group, &topic, queue, QueueOffset(offset)) {
+            return Ok(());
+        }
+        engine.commit_offset(&group, &topic, queue, QueueOffset(offset))
+    };
     request.ask(commit).await??;
     Ok(Answer::ok())
 }

@@ -6,6 +6,7 @@ use redstart_engine::{Filter, GroupName, PullStatus, Pulled, QueueId, QueueOffse
 use redstart_wire::remoting::code;
 
 use super::{
+    admin::is_forbidden,
     members,
     records::{self, Place},
     refusal::Refusal,
@@ -25,6 +26,7 @@ const SUSPEND_MAX: Duration = Duration::from_secs(29);
 /// Why a consumer may not read, beside the code.
 const FORBIDDEN_GROUP: i32 = 2;
 const FORBIDDEN_TOPIC: i32 = 3;
+const FORBIDDEN_SUBSCRIPTION: i32 = 5;
 
 pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     let group = request.group("consumerGroup")?;
@@ -43,7 +45,10 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
         return Ok(answer);
     }
     let filter = filter(request, flags, &group, &topic)?;
-    let Ok(offset) = u64::try_from(offset) else { return moved(request, &topic, queue).await };
+    let Ok(offset) = u64::try_from(offset) else { return moved(request, &topic, queue, None).await };
+    if let Some(target) = request.context.resets.moved(&group, &topic, queue, QueueOffset(offset)) {
+        return moved(request, &topic, queue, Some(target)).await;
+    }
     let pulled = request.context.shard.pull(PullRequest {
         topic: topic.clone(),
         queue,
@@ -59,11 +64,12 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     })?;
     let pulled = pulled.await??;
     let status = match pulled.status {
-        PullStatus::Found => return found(request, &topic, queue, pulled, &filter).await,
+        PullStatus::Found => return found(request, &group, &topic, queue, pulled, &filter).await,
         PullStatus::NoNewMessage => code::PULL_NOT_FOUND,
         PullStatus::NoMatch => code::PULL_RETRY_IMMEDIATELY,
         PullStatus::OffsetMoved => code::PULL_OFFSET_MOVED,
     };
+    request.context.shard.counters().statistics().missed.add(1, 0);
     Ok(answer(status, &pulled))
 }
 
@@ -81,17 +87,20 @@ async fn forbidden(
     commit: Option<i64>,
 ) -> Result<Option<Answer>, Refusal> {
     let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
-    let names = (group.clone(), topic.clone());
-    let (enabled, readable) = request
+    let (names, context) = ((group.clone(), topic.clone()), request.context.clone());
+    let (enabled, allowed, readable) = request
         .ask(move |engine, _| {
             let (group, topic) = names;
-            let enabled = engine.group(&group).is_none_or(|group| group.config.enabled);
+            let config = engine.group(&group).map(|group| group.config);
+            let enabled = config.as_ref().is_none_or(|config| config.enabled);
+            let allowed = config.is_none_or(|config| !is_forbidden(&config, &topic));
             let readable = engine.topic(&topic).map(|topic| topic.config.permission.read);
+            let commit = commit.filter(|offset| context.resets.takes(&group, &topic, queue, *offset));
             if let (true, Some(offset)) = (enabled, commit) {
                 // A queue that does not exist is refused by the pull itself.
                 let _ = engine.commit_offset(&group, &topic, queue, offset);
             }
-            (enabled, readable)
+            (enabled, allowed, readable)
         })
         .await?;
     let no = |kind: i32, why: String| {
@@ -106,6 +115,9 @@ async fn forbidden(
     match readable {
         _ if !enabled => Ok(no(FORBIDDEN_GROUP, format!("consumer group {group} is disabled"))),
         None => Err(Refusal::unknown_topic(topic.as_str())),
+        Some(_) if !allowed => {
+            Ok(no(FORBIDDEN_SUBSCRIPTION, format!("consumer group {group} may not read topic {topic}")))
+        }
         Some(false) => Ok(no(FORBIDDEN_TOPIC, format!("topic {topic} is not readable"))),
         Some(true) => Ok(None),
     }
@@ -131,15 +143,23 @@ fn filter(request: &Request, flags: i32, group: &GroupName, topic: &TopicName) -
     Ok(wanted.filter)
 }
 
-async fn moved(request: &Request, topic: &TopicName, queue: QueueId) -> Result<Answer, Refusal> {
+/// Sends the consumer elsewhere: to the beginning, if nothing else is known.
+async fn moved(
+    request: &Request,
+    topic: &TopicName,
+    queue: QueueId,
+    to: Option<QueueOffset>,
+) -> Result<Answer, Refusal> {
     let name = topic.clone();
     let (min, end) = request.ask(move |engine, _| engine.offset_range(&name, queue)).await??;
-    let pulled = Pulled { status: PullStatus::OffsetMoved, messages: Vec::new(), next: min, min, end };
+    let pulled =
+        Pulled { status: PullStatus::OffsetMoved, messages: Vec::new(), next: to.unwrap_or(min), min, end };
     Ok(answer(code::PULL_OFFSET_MOVED, &pulled))
 }
 
 async fn found(
     request: &Request,
+    group: &GroupName,
     topic: &TopicName,
     queue: QueueId,
     pulled: Pulled,
@@ -150,6 +170,8 @@ async fn found(
     if records.written.is_empty() {
         return Ok(answer(code::PULL_RETRY_IMMEDIATELY, &pulled));
     }
+    let statistics = request.context.shard.counters().statistics();
+    statistics.got(topic, group, records.written.len(), records.body.len());
     Ok(Answer { body: records.body, room: Some(records.room), ..answer(code::SUCCESS, &pulled) })
 }
 

@@ -2,11 +2,10 @@
 
 use redstart_engine::{
     AckError, AdminError, InvalidMessage, NameError, OffsetError, PopError, QueryError, RecallError,
-    SendBackError, SendError, TransactionError, UnknownMessageType,
+    SendBackError, SendError, SettingError, TransactionError, UnknownMessageType,
 };
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, code};
 
-use super::attributes::BadAttribute;
 use crate::shard::{ChangeError, ReceiveError, SendFailure, Unavailable};
 
 /// A refusal in the protocol's terms.
@@ -62,8 +61,8 @@ always! {
     NameError => INVALID_PARAMETER,
     serde_json::Error => INVALID_PARAMETER,
     UnknownMessageType => INVALID_PARAMETER,
-    BadAttribute => INVALID_PARAMETER,
     AdminError => INVALID_PARAMETER,
+    SettingError => INVALID_PARAMETER,
     InvalidMessage => MESSAGE_ILLEGAL,
     BatchError => MESSAGE_ILLEGAL,
     TooLong => SYSTEM_ERROR,

@@ -98,12 +98,12 @@ async fn store(
     options: SendOptions,
 ) -> Result<Vec<SendReceipt>, Refusal> {
     let messages: Vec<_> = accepted.into_iter().map(|accepted| accepted.message).collect();
-    let config = &request.context.config;
     let create = if header.topic == TRACE_TOPIC {
         Some(1)
     } else {
         let wanted = header.default_topic_queues.clamp(1, AUTO_CREATE_QUEUES_MAX) as u32;
-        (config.auto_create_topics && header.default_topic == AUTO_CREATE_TOPIC).then_some(wanted)
+        (request.context.settings.auto_create_topics() && header.default_topic == AUTO_CREATE_TOPIC)
+            .then_some(wanted)
     };
     let shard = &request.context.shard;
     let Some(queues) = create else { return Ok(shard.send(topic.clone(), messages, options)?.await??) };

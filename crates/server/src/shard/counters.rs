@@ -1,10 +1,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::statistics::Statistics;
+
 /// What a shard has done since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
     flushes: AtomicU64,
     frames: AtomicU64,
+    statistics: Statistics,
 }
 
 impl Counters {
@@ -14,6 +17,11 @@ impl Counters {
 
     pub(super) fn appended(&self) {
         self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Messages in and out.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// Times the log was made durable.

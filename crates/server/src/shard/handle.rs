@@ -14,7 +14,7 @@ use redstart_log::Reader;
 use tokio::sync::oneshot;
 
 use super::{
-    Counters,
+    Counters, Flush,
     budget::Budget,
     lites::{LiteChange, LiteNotice, TooManyLites},
     request::{Called, PopRequest, PullRequest, Request, Unavailable},
@@ -79,6 +79,7 @@ pub struct ShardHandle {
     budget: Arc<Budget>,
     reader: Arc<dyn Reader>,
     counters: Arc<Counters>,
+    flush: Flush,
 }
 
 impl std::fmt::Debug for ShardHandle {
@@ -93,12 +94,23 @@ impl ShardHandle {
         budget: Arc<Budget>,
         reader: Arc<dyn Reader>,
         counters: Arc<Counters>,
+        flush: Flush,
     ) -> ShardHandle {
-        ShardHandle { requests, budget, reader, counters }
+        ShardHandle { requests, budget, reader, counters, flush }
     }
 
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// When what is sent counts as stored.
+    pub fn flush(&self) -> Flush {
+        self.flush
+    }
+
+    /// Requests that wait for the owner, and how many may.
+    pub fn queued(&self) -> (usize, usize) {
+        (self.requests.len(), self.requests.capacity().unwrap_or(0))
     }
 
     /// Reads bodies without troubling the owner.

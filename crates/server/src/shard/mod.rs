@@ -106,10 +106,10 @@ impl Shard {
         let budget = Arc::new(Budget::new(config.pending_bytes_max));
         let flushing = Flushing::start(flusher, config.flush)?;
         let clerk = clerk::Clerk::start()?;
-        let counters = Arc::new(Counters::default());
+        let (counters, flush) = (Arc::new(Counters::default()), config.flush);
         let owner = Owner::new(engine, incoming, flushing, clerk, config, clock, counters.clone());
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(move || owner.run())?;
-        let handle = ShardHandle::new(requests, budget, reader, counters);
+        let handle = ShardHandle::new(requests, budget, reader, counters, flush);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 

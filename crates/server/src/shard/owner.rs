@@ -30,7 +30,7 @@ pub(super) struct Owner {
     pub(super) clerk: Clerk,
     pub(super) config: Config,
     pub(super) clock: Arc<dyn Clock>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     pub(super) replies: Replies,
     pub(super) waiting: WaitList,
     pub(super) lites: LiteSets,
@@ -151,6 +151,8 @@ impl Owner {
             Request::Send { topic, messages, options, permit, reply } => {
                 match self.engine.send(&topic, &messages, options, now) {
                     Ok(Sent::Proposed(ticket)) => {
+                        let bytes = messages.iter().map(|message| message.body.len()).sum();
+                        self.counters.statistics().put(&topic, messages.len(), bytes);
                         self.replies.add_send(ticket, messages.len(), reply, permit);
                     }
                     Ok(Sent::DuplicateOf(ticket)) => self.replies.add_duplicate(ticket, reply),

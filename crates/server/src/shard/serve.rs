@@ -38,11 +38,22 @@ impl Owner {
     }
 
     pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
+        self.count(&popped);
         if let Err(Ok(popped)) = reply.send(Ok(popped)) {
             // Nobody is there to take them: they go back at once.
             for delivery in &popped.deliveries {
                 let _ = self.engine.change_invisible(delivery.receipt, Duration::ZERO, now);
             }
+        }
+    }
+
+    /// All deliveries of a pop are for one group and out of one topic.
+    fn count(&self, popped: &Popped) {
+        let statistics = self.counters.statistics();
+        let Some(first) = popped.deliveries.first() else { return statistics.missed.add(1, 0) };
+        let bytes = popped.deliveries.iter().map(|delivery| delivery.size as usize).sum();
+        if let Some((topic, group)) = self.engine.names_of(first.receipt) {
+            statistics.got(&topic, &group, popped.deliveries.len(), bytes);
         }
     }
 

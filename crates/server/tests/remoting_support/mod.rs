@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use redstart_engine::{Config as EngineConfig, Retention};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    remoting::{Config, Remoting},
+    remoting::{Config, Elsewhere, Remoting},
     shard::{self, Shard},
 };
 use redstart_wire::remoting::{Command, StoredMessage, code, decode, encode};
@@ -28,7 +28,7 @@ pub struct Broker {
     pub address: SocketAddr,
     pub shard: Shard,
     stop: watch::Sender<bool>,
-    _dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 impl Broker {
@@ -37,7 +37,26 @@ impl Broker {
     }
 
     pub async fn start_with(adjust: impl FnOnce(&mut Config, &mut EngineConfig)) -> Broker {
-        let dir = TempDir::new().unwrap();
+        Broker::open(Arc::new(TempDir::new().unwrap()), adjust, None).await
+    }
+
+    /// With clients of the other protocol beside it.
+    pub async fn start_beside(elsewhere: Arc<dyn Elsewhere>) -> Broker {
+        Broker::open(Arc::new(TempDir::new().unwrap()), |_, _| {}, Some(elsewhere)).await
+    }
+
+    /// Stops, and starts again with what is on disk.
+    pub async fn restart(self) -> Broker {
+        let dir = self.dir.clone();
+        drop(self);
+        Broker::open(dir, |_, _| {}, None).await
+    }
+
+    async fn open(
+        dir: Arc<TempDir>,
+        adjust: impl FnOnce(&mut Config, &mut EngineConfig),
+        elsewhere: Option<Arc<dyn Elsewhere>>,
+    ) -> Broker {
         let any = "127.0.0.1:0".parse().unwrap();
         let mut config = Config {
             cluster: "DefaultCluster".to_owned(),
@@ -67,10 +86,13 @@ impl Broker {
         let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
         let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
         let (names, address) = remoting.addresses().unwrap();
+        if let Some(elsewhere) = elsewhere {
+            remoting.look_elsewhere(elsewhere);
+        }
         tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(remoting.serve(stopped));
-        Broker { names, address, shard, stop, _dir: dir }
+        Broker { names, address, shard, stop, dir }
     }
 
     pub async fn client(&self) -> Client {
@@ -236,4 +258,37 @@ pub fn consumer(client: &str, group: &str, topic: &str, expression: &str) -> Str
 
 pub fn producer(client: &str, group: &str) -> String {
     format!(r#"{{"clientID":"{client}","producerDataSet":[{{"groupName":"{group}"}}],"consumerDataSet":[]}}"#)
+}
+
+/// Sends a message to a queue and returns its address.
+pub async fn send_message(client: &mut Client, topic: &str, queue: u32, tag: &str, body: &str) -> String {
+    let properties = redstart_wire::remoting::encode_properties([("TAGS", tag), ("UNIQ_KEY", body)]);
+    let queue = queue.to_string();
+    let fields = [
+        ("producerGroup", "p"),
+        ("topic", topic),
+        ("defaultTopic", "TBW102"),
+        ("defaultTopicQueueNums", "4"),
+        ("queueId", &queue),
+        ("sysFlag", "0"),
+        ("bornTimestamp", "1"),
+        ("flag", "0"),
+        ("properties", &properties),
+    ];
+    let body = body.to_owned().into();
+    let sent = client.call_with(Command { body, ..request(code::SEND_MESSAGE, &fields) }).await;
+    assert_eq!(sent.code, code::SUCCESS, "{:?}", sent.remark);
+    sent.field("msgId").unwrap().to_owned()
+}
+
+/// A body in which keys are objects, as JSON with keys that are text.
+pub fn odd_json(command: &Command) -> serde_json::Value {
+    let text = redstart_wire::remoting::body::standard(&command.body).expect("a body");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The row of a queue in such a table.
+pub fn row<'a>(table: &'a serde_json::Value, topic: &str, queue: u32) -> &'a serde_json::Value {
+    let key = format!(r#"{{"brokerName":"{BROKER}","queueId":{queue},"topic":"{topic}"}}"#);
+    &table[&key]
 }

@@ -11,6 +11,7 @@ use redstart_wire::remoting::{
     code,
 };
 
+use super::permissions::WRITE;
 use crate::remoting::{
     refusal::Refusal,
     request::{Answer, Request},
@@ -79,6 +80,41 @@ impl Brokers {
 
     pub fn topics(&self) -> Vec<String> {
         self.table().values().flat_map(|broker| broker.topics.keys().cloned()).collect()
+    }
+
+    /// Gives all topics of a broker the permission to write, or takes it from them; returns how many there are.
+    pub fn set_writable(&self, name: &str, writable: bool) -> usize {
+        let mut table = self.table();
+        let brokers = table.iter_mut().filter(|(id, _)| id.name == name);
+        let topics = brokers.flat_map(|(_, broker)| broker.topics.values_mut());
+        let set = |topic: &mut TopicEntry| {
+            topic.perm = if writable { topic.perm | WRITE } else { topic.perm & !WRITE };
+        };
+        topics.map(set).count()
+    }
+
+    pub fn forget_topic(&self, topic: &str) {
+        for broker in self.table().values_mut() {
+            broker.topics.remove(topic);
+        }
+    }
+
+    /// Adds a topic to the brokers named, as far as they are known.
+    pub fn add_topic(&self, topic: &str, queues: &[QueueData]) {
+        for (id, broker) in self.table().iter_mut() {
+            let Some(queues) = queues.iter().find(|queues| queues.broker_name == id.name) else { continue };
+            if broker.topics.len() < TOPICS_MAX {
+                let entry = TopicEntry {
+                    topic_name: topic.to_owned(),
+                    read_queue_nums: queues.read_queue_nums,
+                    write_queue_nums: queues.write_queue_nums,
+                    perm: queues.perm,
+                    topic_sys_flag: queues.topic_sys_flag,
+                    ..TopicEntry::default()
+                };
+                broker.topics.insert(topic.to_owned(), entry);
+            }
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<Id, Registered>> {

@@ -1,6 +1,7 @@
 //! The name service: where topics are, which topics there are, and a small store of values for tools.
 
 mod brokers;
+mod permissions;
 mod routes;
 mod topics;
 mod values;
@@ -8,6 +9,9 @@ mod values;
 use std::{io, path::Path, time::Instant};
 
 pub(super) use brokers::{data_version, heartbeat, register, unregister};
+pub(super) use permissions::{
+    add_write, broker_members, forget_topic, no_topics, register_topic, wipe_write,
+};
 pub(super) use routes::{cluster, route};
 pub(super) use topics::{system_topics, topics, topics_of_cluster};
 pub(super) use values::{delete_value, put_value, value, values};
@@ -17,6 +21,7 @@ use super::{
     request::{Answer, Request},
 };
 use brokers::Brokers;
+use permissions::Wiped;
 use values::Values;
 
 /// What the name service knows beyond this broker's own topics.
@@ -24,11 +29,12 @@ use values::Values;
 pub(super) struct Names {
     brokers: Brokers,
     values: Values,
+    wiped: Wiped,
 }
 
 impl Names {
     pub fn open(dir: &Path) -> io::Result<Names> {
-        Ok(Names { brokers: Brokers::default(), values: Values::open(dir)? })
+        Ok(Names { brokers: Brokers::default(), values: Values::open(dir)?, wiped: Wiped::default() })
     }
 
     /// How a group consumes a topic: the mode, and how many clients share a queue.
@@ -36,6 +42,13 @@ impl Names {
         let value = self.values.get(namespace, key)?;
         let (mode, share) = value.split_once(' ')?;
         Some((mode.to_owned(), share.parse().ok()?))
+    }
+
+    /// All modes with their keys.
+    pub fn modes(&self, namespace: &str) -> Vec<(String, String, i32)> {
+        let keys = self.values.all(namespace).unwrap_or_default().into_keys();
+        let mode = |key: String| self.mode(namespace, &key).map(|(mode, share)| (key, mode, share));
+        keys.filter_map(mode).collect()
     }
 
     pub async fn set_mode(

@@ -4,7 +4,7 @@ use redstart_engine::{GroupName, RETRY_PREFIX, TopicName};
 use redstart_wire::remoting::body::{BrokerData, ClusterInfo, QueueData, TopicRoute};
 
 use crate::remoting::{
-    AUTO_CREATE_TOPIC,
+    AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC,
     ensure::{TRACE_TOPIC, ensure_retry_topic, ensure_topic, system_topic},
     refusal::Refusal,
     request::{Answer, Request},
@@ -13,7 +13,8 @@ use crate::remoting::{
 /// Read, write, and made from: topics that exist to be a pattern for others.
 const INHERIT: u8 = 7;
 const BOTH: u8 = 6;
-const AUTO_CREATE_QUEUES: u32 = 8;
+/// Where tools keep how many queues of an ordered topic each broker has.
+const ORDER_TOPICS: &str = "ORDER_TOPIC_CONFIG";
 
 /// Where a topic's queues are, at the address by which the client reached us.
 pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
@@ -27,7 +28,9 @@ pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
     let has_queues =
         |broker: &BrokerData| queue_datas.iter().any(|queue| queue.broker_name == broker.broker_name);
     let broker_datas = brokers(request).into_iter().filter(has_queues).collect();
-    Ok(Answer::json(&TopicRoute { queue_datas, broker_datas, ..TopicRoute::default() }))
+    let ordered = request.context.settings.order_messages();
+    let order_topic_conf = if ordered { names.values.get(ORDER_TOPICS, topic) } else { None };
+    Ok(Answer::json(&TopicRoute { order_topic_conf, queue_datas, broker_datas, ..TopicRoute::default() }))
 }
 
 /// The topic's queues on this broker.
@@ -37,10 +40,10 @@ async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>,
         broker_name: config.broker.clone(),
         read_queue_nums: read,
         write_queue_nums: write,
-        perm,
+        perm: request.context.names.wiped.shown(perm),
         topic_sys_flag: 0,
     };
-    if topic == AUTO_CREATE_TOPIC && config.auto_create_topics {
+    if topic == AUTO_CREATE_TOPIC && request.context.settings.auto_create_topics() {
         return Ok(Some(queues(AUTO_CREATE_QUEUES, AUTO_CREATE_QUEUES, INHERIT)));
     }
     if topic == config.reply_topic() {
@@ -57,7 +60,8 @@ async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>,
             ensure_retry_topic(request, &group).await?;
         }
     }
-    if topic == TRACE_TOPIC {
+    // Tools send to topics of the broker's own names.
+    if [TRACE_TOPIC, &config.broker, &config.cluster].contains(&topic) {
         ensure_topic(request, name.clone(), system_topic()).await?;
     }
     let view = request.ask(move |engine, _| engine.topic(&name)).await?;
@@ -68,7 +72,7 @@ async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>,
 }
 
 /// This broker and those that registered.
-fn brokers(request: &Request) -> Vec<BrokerData> {
+pub(super) fn brokers(request: &Request) -> Vec<BrokerData> {
     let config = &request.context.config;
     let own = BrokerData {
         cluster: config.cluster.clone(),

@@ -35,7 +35,7 @@ pub(crate) async fn system_topics(request: &Request) -> Result<Answer, Refusal> 
         .await?;
     let mut all: Vec<String> = reserved.into_iter().filter(|name| !users(name)).collect();
     all.extend([config.cluster.clone(), config.broker.clone(), config.reply_topic()]);
-    if config.auto_create_topics {
+    if request.context.settings.auto_create_topics() {
         all.push(AUTO_CREATE_TOPIC.to_owned());
     }
     Ok(list(all, Some(request.broker_address().to_string())))

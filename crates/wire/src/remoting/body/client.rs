@@ -78,7 +78,9 @@ pub struct ConsumerIds {
 pub struct ClientSubscription {
     pub group: String,
     pub topic: String,
-    pub subscription_data: Subscription,
+    /// Absent when nobody of the group subscribes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription_data: Option<Subscription>,
 }
 
 #[cfg(test)]

@@ -1,19 +1,35 @@
 //! JSON bodies. Names are those of RocketMQ's classes; what it writes in ways that no JSON has (numbers and objects as
 //! keys) is written so that every client reads it.
 
+mod auth;
 mod client;
+mod connection;
+mod group;
 mod lenient;
 mod pop;
 mod queue;
 mod route;
+mod statistics;
 
+pub use auth::{Acl, Policy, PolicyEntry, User};
 pub use client::{
     CheckClient, ClientSubscription, ConsumerData, ConsumerIds, Heartbeat, ProducerData, Subscription,
+};
+pub use connection::{
+    Connection, ConsumerConnection, ConsumerStatus, ProducerConnection, ProducerInfo, Producers,
+};
+pub use group::{
+    CustomizedRetry, ExponentialRetry, Forbidden, GroupConfig, GroupConfigs, GroupExtras, GroupList,
+    GroupPage, GroupRetryPolicy, reset_body, reset_list,
 };
 pub use lenient::standard;
 pub use pop::{Assignment, Assignments, BatchAck, BatchAcks, QueryAssignment, RequestMode};
 pub use queue::{LockQueues, LockedQueues, Queue, by_queue};
 pub use route::{
-    BrokerData, ClusterInfo, DataVersion, KeyValues, QueueData, Registration, TopicConfigs, TopicEntry,
-    TopicList, TopicRoute,
+    BrokerData, BrokerMemberGroup, BrokerMembers, ClusterInfo, DataVersion, KeyValues, QueueData,
+    Registration, TopicConfigList, TopicConfigs, TopicEntry, TopicList, TopicPage, TopicRoute,
+};
+pub use statistics::{
+    ConsumeStatsRow, ConsumeTimeSpan, ConsumeTimeSpans, HaStatus, QueueEntries, QueueEntry, Statistic,
+    StatisticsData, TopicStatsRow, consume_stats, consume_stats_list, topic_stats,
 };

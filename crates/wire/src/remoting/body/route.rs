@@ -75,6 +75,39 @@ pub struct TopicConfigs {
     pub data_version: DataVersion,
 }
 
+/// Some or all topics of a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopicPage {
+    pub topic_config_table: BTreeMap<String, TopicEntry>,
+    pub data_version: DataVersion,
+    pub topic_queue_mapping_info_map: BTreeMap<String, String>,
+    pub topic_queue_mapping_detail_map: BTreeMap<String, String>,
+    pub mapping_data_version: DataVersion,
+}
+
+/// Topics to create or change.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopicConfigList {
+    pub topic_config_list: Vec<TopicEntry>,
+}
+
+/// The brokers of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerMembers {
+    pub broker_member_group: BrokerMemberGroup,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerMemberGroup {
+    pub cluster: String,
+    pub broker_name: String,
+    pub broker_addrs: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopicEntry {

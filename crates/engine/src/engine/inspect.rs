@@ -1,0 +1,62 @@
+//! What operators look at: the entries of a queue, and the extent of the log.
+
+use redstart_log::{Position, Usage};
+
+use super::Engine;
+use crate::{Entry, GroupName, OffsetError, QueueId, QueueOffset, Receipt, Timestamp, TopicName};
+
+/// The log from its oldest to its newest byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub start: Position,
+    pub end: Position,
+    /// When the oldest frame that is still there was written; `None` while there is none.
+    pub oldest: Option<Timestamp>,
+    /// Of the volume; `None` before it was first looked at.
+    pub usage: Option<Usage>,
+}
+
+impl Engine {
+    /// Entries of a queue from an offset on. An offset outside the queue has none.
+    pub fn entries(
+        &self,
+        topic: &TopicName,
+        queue: QueueId,
+        from: QueueOffset,
+        max: usize,
+    ) -> Result<Vec<(QueueOffset, Entry)>, OffsetError> {
+        let (min, end) = self.offset_range(topic, queue)?;
+        let Some(key) = self.queue_key(topic, queue) else { return Ok(Vec::new()) };
+        let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        let mut offset = from;
+        while offset >= min && offset < end && found.len() < max {
+            match self.indexes.entry(key, queue, offset)? {
+                Some(entry) => found.push((offset, entry)),
+                None => break,
+            }
+            offset = offset.next();
+        }
+        Ok(found)
+    }
+
+    /// Whose delivery it was, and out of which topic.
+    pub fn names_of(&self, receipt: Receipt) -> Option<(TopicName, GroupName)> {
+        let group = self.state.groups.get(&receipt.group)?;
+        Some((self.topic_name(receipt.queue.topic)?.clone(), group.name.clone()))
+    }
+
+    pub fn extent(&self) -> Extent {
+        let segments = self.log.segments();
+        let start = Position(segments.first().map_or(0, |segment| segment.id.0));
+        let first = self.reader.frame(start).ok().flatten();
+        Extent {
+            start,
+            end: segments.last().map_or(Position(0), |segment| segment.end),
+            oldest: first.map(|frame| Timestamp(frame.timestamp_ms)),
+            usage: self.usage,
+        }
+    }
+}

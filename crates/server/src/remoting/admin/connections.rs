@@ -1,0 +1,201 @@
+//! Who is connected, and what they read and write.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use redstart_engine::TopicName;
+use redstart_wire::remoting::{
+    body::{
+        ClientSubscription, Connection, ConsumerConnection, GroupList, ProducerConnection, ProducerInfo,
+        Producers, Subscription, TopicList,
+    },
+    code,
+};
+
+use crate::remoting::{
+    elsewhere::{OtherClient, OtherSubscription, Role, Takes},
+    members::Member,
+    refusal::Refusal,
+    request::{Answer, Request},
+};
+
+const CLUSTERING: &str = "CLUSTERING";
+const FROM_LAST: &str = "CONSUME_FROM_LAST_OFFSET";
+const PASSIVELY: &str = "CONSUME_PASSIVELY";
+const ACTIVELY: &str = "CONSUME_ACTIVELY";
+
+fn connection(member: &Member) -> Connection {
+    Connection {
+        client_id: member.client_id.clone(),
+        client_addr: member.peer.remote.to_string(),
+        language: member.language.to_string(),
+        version: member.version,
+    }
+}
+
+fn other_connection(client: &OtherClient) -> Connection {
+    Connection {
+        client_id: client.id.clone(),
+        client_addr: client.address(),
+        language: client.language.clone(),
+        version: client.version_number(),
+    }
+}
+
+/// What a client of the other protocol wants, in this one's words.
+pub(super) fn other_subscription(wanted: &OtherSubscription) -> Subscription {
+    let tags: Vec<String> = match wanted.expression.as_str() {
+        "*" | "" => Vec::new(),
+        _ if wanted.sql => Vec::new(),
+        tags => tags.split("||").map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect(),
+    };
+    Subscription {
+        topic: wanted.topic.clone(),
+        sub_string: wanted.expression.clone(),
+        code_set: tags.iter().map(|tag| redstart_engine::filter::tag_hash(tag)).collect(),
+        tags_set: tags,
+        expression_type: Some(if wanted.sql { "SQL92" } else { "TAG" }.to_owned()),
+        ..Subscription::default()
+    }
+}
+
+/// Consumers of a group that speak the other protocol.
+pub(super) fn other_consumers(request: &Request, group: &str) -> Vec<OtherClient> {
+    let consumes =
+        |client: &OtherClient| matches!(&client.role, Role::Consumer { group: own, .. } if own == group);
+    request.context.others().into_iter().filter(consumes).collect()
+}
+
+/// Everything the members of a group want, by topic; of two opinions the newer one.
+fn subscriptions(request: &Request, group: &str) -> BTreeMap<String, Subscription> {
+    let mut all: BTreeMap<String, Subscription> = BTreeMap::new();
+    for client in other_consumers(request, group) {
+        if let Role::Consumer { subscriptions, .. } = &client.role {
+            all.extend(subscriptions.iter().map(|wanted| (wanted.topic.clone(), other_subscription(wanted))));
+        }
+    }
+    let members = request.context.members.consumers(group).map(|group| group.members).unwrap_or_default();
+    for wanted in members.into_values().flat_map(|member| member.subscriptions.into_values()) {
+        let subscription = wanted.subscription;
+        let newer = |known: &Subscription| known.sub_version < subscription.sub_version;
+        if all.get(&subscription.topic).is_none_or(newer) {
+            all.insert(subscription.topic.clone(), subscription);
+        }
+    }
+    all
+}
+
+pub(crate) fn consumer_connections(request: &Request) -> Result<Answer, Refusal> {
+    let group = request.required("consumerGroup")?;
+    let own = request.context.members.consumers(group);
+    let others = other_consumers(request, group);
+    let mut body =
+        ConsumerConnection { subscription_table: subscriptions(request, group), ..Default::default() };
+    body.connection_set = others.iter().map(other_connection).collect();
+    if let Some(OtherClient { role: Role::Consumer { takes, .. }, .. }) = others.first() {
+        body.consume_type = if *takes == Takes::Pushed { PASSIVELY } else { ACTIVELY }.to_owned();
+        body.message_model = CLUSTERING.to_owned();
+        body.consume_from_where = FROM_LAST.to_owned();
+    }
+    if let Some(group) = own {
+        body.connection_set.extend(group.members.values().map(connection));
+        body.consume_type = group.consume_type;
+        body.message_model = group.message_model;
+        body.consume_from_where = group.consume_from_where;
+    }
+    if body.connection_set.is_empty() {
+        let why = format!("the consumer group[{group}] not online");
+        return Err(Refusal::new(code::CONSUMER_NOT_ONLINE, why));
+    }
+    Ok(Answer::json(&body))
+}
+
+/// Producers of the other protocol have no group; they are found under the topics they write to.
+fn other_producers(request: &Request) -> impl Iterator<Item = (String, OtherClient)> {
+    request.context.others().into_iter().flat_map(|client| {
+        let topics = match &client.role {
+            Role::Producer { topics } => topics.clone(),
+            Role::Consumer { .. } => Vec::new(),
+        };
+        topics.into_iter().map(move |topic| (topic, client.clone()))
+    })
+}
+
+pub(crate) fn producer_connections(request: &Request) -> Result<Answer, Refusal> {
+    let group = request.required("producerGroup")?;
+    let own = request.context.members.producers(group);
+    let others = other_producers(request).filter(|(topic, _)| topic == group);
+    let all: Vec<Connection> =
+        own.iter().map(connection).chain(others.map(|(_, client)| other_connection(&client))).collect();
+    if all.is_empty() {
+        return Err(Refusal::new(code::SYSTEM_ERROR, format!("the producer group[{group}] not exist")));
+    }
+    Ok(Answer::json(&ProducerConnection { connection_set: all }))
+}
+
+pub(crate) fn all_producers(request: &Request) -> Result<Answer, Refusal> {
+    let (now, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let seen = |silent| clock.saturating_sub(silent).as_millis() as i64;
+    let mut data: BTreeMap<String, Vec<ProducerInfo>> = BTreeMap::new();
+    for (group, members) in request.context.members.all_producers() {
+        let info = |member: &Member| ProducerInfo {
+            client_id: member.client_id.clone(),
+            remote_ip: member.peer.remote.to_string(),
+            language: member.language.to_string(),
+            version: member.version,
+            last_update_timestamp: seen(now.saturating_duration_since(member.seen)),
+        };
+        data.insert(group, members.values().map(info).collect());
+    }
+    for (topic, client) in other_producers(request) {
+        data.entry(topic).or_default().push(ProducerInfo {
+            client_id: client.id.clone(),
+            remote_ip: client.address(),
+            language: client.language.clone(),
+            version: client.version_number(),
+            last_update_timestamp: seen(client.silent_for),
+        });
+    }
+    Ok(Answer::json(&Producers { data }))
+}
+
+/// Groups that have read a topic, or are about to.
+pub(crate) async fn groups_of_topic(request: &Request) -> Result<Answer, Refusal> {
+    let topic = TopicName::new(request.required("topic")?)?;
+    let name = topic.clone();
+    let stored = request.ask(move |engine, _| engine.groups_of(&name)).await?;
+    let mut groups: BTreeSet<String> = stored.into_iter().map(|group| group.to_string()).collect();
+    groups.extend(request.context.members.groups_of(topic.as_str()));
+    for client in request.context.others() {
+        if let Role::Consumer { group, subscriptions, .. } = client.role
+            && subscriptions.iter().any(|wanted| wanted.topic == topic.as_str())
+        {
+            groups.insert(group);
+        }
+    }
+    Ok(Answer::json(&GroupList { group_list: groups.into_iter().collect() }))
+}
+
+/// The other way round.
+pub(crate) async fn topics_of_group(request: &Request) -> Result<Answer, Refusal> {
+    let group = request.group("group")?;
+    let name = group.clone();
+    let stored = request.ask(move |engine, _| engine.topics_of(&name)).await?;
+    let mut topics: BTreeSet<String> = stored.into_iter().map(|topic| topic.to_string()).collect();
+    topics.extend(subscriptions(request, group.as_str()).into_keys());
+    let broker_addr = Some(request.broker_address().to_string());
+    Ok(Answer::json(&TopicList { broker_addr, topic_list: topics.into_iter().collect() }))
+}
+
+pub(crate) fn subscription(request: &Request) -> Result<Answer, Refusal> {
+    let (group, topic) = (request.required("group")?, request.required("topic")?);
+    let subscription = subscriptions(request, group).remove(topic);
+    let body = ClientSubscription {
+        group: group.to_owned(),
+        topic: topic.to_owned(),
+        subscription_data: subscription,
+    };
+    Ok(Answer::json(&body))
+}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
@@ -52,9 +54,13 @@ func pullSubscribe(l *lab) string {
 	one := subscribed(l)
 	got := poll(one, count)
 	check(slices.Equal(sorted(got), sorted(labels("m", count))), "got %v", got)
-	l.now("leaving")
-	// It commits when it leaves.
+	l.now("waiting for the offsets it left")
 	must(one.Shutdown(), "shutdown")
+	// The client sends them without waiting for an answer, so somebody else must look.
+	check(eventually(30*time.Second, func() bool {
+		progress := control("INTEROP_MQADMIN", "consumerProgress", "-n", os.Getenv("INTEROP_NAMESRV"), "-g", l.group)
+		return strings.Contains(progress, l.topic) && strings.Contains(progress, "Consume Diff Total: 0")
+	}), "the offsets are not stored")
 	for _, label := range labels("n", 10) {
 		send(p, l.message(label))
 	}

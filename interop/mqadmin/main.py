@@ -41,10 +41,10 @@ def lane(chosen):
     try:
         world = World(shell)
         return all([attempt(world, name, run) for name, run in chosen.items()])
-    except (Broken, IndexError) as broken:
+    except (Broken, ValueError) as broken:
         with PRINTING:
             for name in chosen:
-                print(f"FAIL mqadmin {name}: clusterList does not answer: {broken}", flush=True)
+                print(f"FAIL mqadmin {name}: the name server does not tell the cluster: {broken}", flush=True)
         return False
     finally:
         shell.close()

@@ -83,7 +83,7 @@ def consumer_connection(world):
 @command("producerConnection")
 def producer_connection(world):
     topic = world.filled("mqadmin-live")
-    world.eventually(lambda: "live-mqadmin-producer" in world.run("producerConnection", "-g", "mqadmin-producer", "-t", topic),
+    world.eventually(lambda: "live-mqadmin-producer" in world.good("producerConnection", "-g", "mqadmin-producer", "-t", topic),
                      "the producer is not connected")
     world.says("JAVA", "producerConnection", "-g", "mqadmin-producer", "-t", topic)
 
@@ -91,7 +91,7 @@ def producer_connection(world):
 @command("producer")
 def producer(world):
     world.filled("mqadmin-live")
-    world.eventually(lambda: "live-mqadmin-producer" in world.run("producer", "-b", world.broker), "the producer is not shown")
+    world.eventually(lambda: "live-mqadmin-producer" in world.good("producer", "-b", world.broker), "the producer is not shown")
     world.says("producer group (mqadmin-producer)", "producer", "-b", world.broker)
 
 

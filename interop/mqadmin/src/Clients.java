@@ -8,6 +8,8 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.protocol.route.BrokerData;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** Live clients for the commands that show or move them. */
 final class Clients {
@@ -15,14 +17,28 @@ final class Clients {
     private static final Map<String, AtomicInteger> COUNTS = new ConcurrentHashMap<>();
     private static final Map<String, DefaultMQProducer> PRODUCERS = new ConcurrentHashMap<>();
 
-    /** consume NAMESRV GROUP TOPIC | consumed GROUP | leave GROUP | produce NAMESRV GROUP TOPIC COUNT [KEY] */
+    /** names NAMESRV | consume NAMESRV GROUP TOPIC | consumed GROUP | leave GROUP | produce NAMESRV GROUP TOPIC COUNT */
     static void run(String[] words) throws Exception {
         switch (words[0]) {
+            case "names" -> names(words[1]);
             case "consume" -> consume(words[1], words[2], words[3]);
             case "consumed" -> System.out.print(COUNTS.get(words[1]));
             case "leave" -> CONSUMERS.remove(words[1]).shutdown();
             case "produce" -> produce(words[1], words[2], words[3], Integer.parseInt(words[4]));
             default -> throw new IllegalArgumentException("no such command: " + words[0]);
+        }
+    }
+
+    /** The names of the cluster and of its broker. */
+    private static void names(String namesrv) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
+        admin.setNamesrvAddr(namesrv);
+        admin.start();
+        try {
+            BrokerData broker = admin.examineBrokerClusterInfo().getBrokerAddrTable().values().iterator().next();
+            System.out.print(broker.getCluster() + " " + broker.getBrokerName());
+        } finally {
+            admin.shutdown();
         }
     }
 

@@ -11,6 +11,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** The lite pull consumer, with queues it chooses and with queues it is given. */
 final class Pulls {
@@ -55,9 +56,10 @@ final class Pulls {
         DefaultLitePullConsumer one = subscribed(lab, lab.group());
         List<String> got = poll(one, 20);
         check(sorted(got).equals(sorted(first)), "got %s", got);
-        lab.step("waiting for the auto commit");
         awaitCommit(one, lab.topic(), 20);
         one.shutdown();
+        lab.step("waiting for the offsets it left");
+        awaitStored(lab, lab.group(), 20);
         List<String> second = Lab.labels("n", 10);
         for (String label : second) {
             Lab.ok(producer.send(lab.message(label)));
@@ -78,11 +80,11 @@ final class Pulls {
         return consumer;
     }
 
+    /** Polls until the client has committed so much: it does so when it polls. */
     static void awaitCommit(DefaultLitePullConsumer consumer, String topic, int count) throws Exception {
         long deadline = System.nanoTime() + 30_000_000_000L;
         while (committed(consumer, topic) != count) {
             check(System.nanoTime() < deadline, "%d committed", committed(consumer, topic));
-            // The client commits when it polls.
             check(consumer.poll(500).isEmpty(), "something came twice");
         }
     }
@@ -93,6 +95,22 @@ final class Pulls {
             sum += Math.max(0, consumer.committed(queue));
         }
         return sum;
+    }
+
+    /** Waits until the server has the offsets: the client sends them without waiting for an answer. */
+    static void awaitStored(Lab lab, String group, long count) throws Exception {
+        DefaultMQAdminExt admin = lab.admin();
+        check(Inbox.eventually(30, () -> stored(admin, group, lab.topic()) == count), "%d of %d are stored as consumed",
+            stored(admin, group, lab.topic()), count);
+    }
+
+    private static long stored(DefaultMQAdminExt admin, String group, String topic) {
+        try {
+            var stats = admin.examineConsumeStats(group, topic);
+            return stats.getOffsetTable().values().stream().mapToLong(queue -> queue.getConsumerOffset()).sum();
+        } catch (Exception notYet) {
+            return -1;
+        }
     }
 
     /** Polls until so many came, and then a little longer, in case there are more. */

@@ -24,6 +24,7 @@ final class Restart {
         check(Pulls.sorted(Pulls.poll(puller, 30)).equals(Pulls.sorted(first)), "not all came");
         Pulls.awaitCommit(puller, lab.topic(), 30);
         puller.shutdown();
+        Pulls.awaitStored(lab, other, 30);
 
         lab.step("restarting");
         restart("term");

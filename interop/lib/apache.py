@@ -7,6 +7,7 @@ import string
 import net
 import process
 import tools
+from levels import DELAY_LEVELS
 from paths import INTEROP
 
 NAME = "apache"
@@ -31,6 +32,7 @@ def prepare(folder):
     state = {
         "namesrv_port": first, "broker_port": first + 3, "ha_port": first + 4,
         "grpc_port": first + 5, "proxy_remoting_port": first + 6, "data": str(folder / "data"), "mode": MODE,
+        "delay_levels": DELAY_LEVELS,
     }
     for name in ("namesrv.conf", "broker.conf", "proxy.json"):
         text = string.Template((SETTINGS / name).read_text()).substitute(state)

@@ -1,24 +1,61 @@
-"""The language programs: their set-up, and one run of each."""
+"""The programs: their set-up, and one run of each."""
 
 import os
 import signal
 import subprocess
 import threading
+from typing import NamedTuple
 
 import tools
 from paths import INTEROP, WORK
 
-LANGUAGES = ["java", "go", "node", "python", "rust"]
 LIMIT_SECONDS = 1200
 
 
+class Program(NamedTuple):
+    """A folder with a `run`; the names it must report on; the topics and groups it needs."""
+    folder: str
+    contract: str
+    topics: str
+
+
+GRPC = ("scenarios.txt", "topics.txt")
+REMOTING = ("scenarios-remoting.txt", "topics-remoting.txt")
+PROGRAMS = {
+    "java": Program("java", *GRPC),
+    "go": Program("go", *GRPC),
+    "node": Program("node", *GRPC),
+    "python": Program("python", *GRPC),
+    "rust": Program("rust", *GRPC),
+    # One program, two clients: 4.9 and 5.x, both over Remoting.
+    "java49": Program("java4", *REMOTING),
+    "java5r": Program("java4", *REMOTING),
+    "go4": Program("go4", *REMOTING),
+    "mqadmin": Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
+}
+LANGUAGES = list(PROGRAMS)
+
+
 def script(language):
-    return INTEROP / language / "run"
+    return INTEROP / PROGRAMS[language].folder / "run"
+
+
+def contract(language):
+    lines = (INTEROP / PROGRAMS[language].contract).read_text().splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def topics(languages):
+    """The files of topics, each with the languages that need it."""
+    files = {}
+    for language in languages:
+        files.setdefault(INTEROP / PROGRAMS[language].topics, []).append(language)
+    return files
 
 
 def setup(language):
-    environment = {**os.environ, "INTEROP_WORK": str(WORK)}
-    tools.run([script(language), "setup"], cwd=INTEROP / language, env=environment)
+    environment = {**os.environ, "INTEROP_WORK": str(WORK), "INTEROP_NAME": language}
+    tools.run([script(language), "setup"], cwd=script(language).parent, env=environment)
 
 
 def run(language, scenario, environment, log, report):
@@ -26,7 +63,8 @@ def run(language, scenario, environment, log, report):
     with open(log, "ab") as errors:
         child = subprocess.Popen(
             [str(script(language)), *([scenario] if scenario else [])],
-            cwd=INTEROP / language, env={**os.environ, **environment}, start_new_session=True,
+            cwd=script(language).parent, env={**os.environ, **environment, "INTEROP_NAME": language},
+            start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace")
     # A session of its own, so that one signal reaches whatever the script started.
     watchdog = threading.Timer(LIMIT_SECONDS, os.killpg, (child.pid, signal.SIGKILL))

@@ -8,11 +8,6 @@ from paths import INTEROP
 LINE = re.compile(r"^(PASS|FAIL|SKIP) (\S+) ([^\s:]+):?(?: (.*))?$")
 
 
-def contract():
-    lines = (INTEROP / "scenarios.txt").read_text().splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-
-
 def known_differences(server):
     """What may fail against this server: a pattern of LANG/SCENARIO, how it fails, and the reason."""
     path = INTEROP / server / "differences"

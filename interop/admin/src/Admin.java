@@ -3,22 +3,28 @@ import java.nio.file.Path;
 import java.util.List;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
-/** Creates every topic and group of topics.txt: Admin NAMESRV BROKER FILE LANG... */
+/** Creates every topic and group of each file: Admin NAMESRV BROKER [FILE LANG,LANG...]... */
 public final class Admin {
     public static void main(String[] arguments) throws Exception {
-        List<String> languages = List.of(arguments).subList(3, arguments.length);
         DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
         admin.setNamesrvAddr(arguments[0]);
         admin.setInstanceName("interop");
         admin.start();
         try {
-            for (String line : Files.readAllLines(Path.of(arguments[2]))) {
-                if (!line.isBlank() && !line.startsWith("#")) {
-                    create(admin, arguments[1], line, languages);
-                }
+            for (int i = 2; i + 1 < arguments.length; i += 2) {
+                createAll(admin, arguments[1], Path.of(arguments[i]), List.of(arguments[i + 1].split(",")));
             }
         } finally {
             admin.shutdown();
+        }
+    }
+
+    private static void createAll(DefaultMQAdminExt admin, String broker, Path file, List<String> languages)
+            throws Exception {
+        for (String line : Files.readAllLines(file)) {
+            if (!line.isBlank() && !line.startsWith("#")) {
+                create(admin, broker, line, languages);
+            }
         }
     }
 

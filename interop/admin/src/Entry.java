@@ -22,7 +22,10 @@ record Entry(String kind, String name, Map<String, String> settings) {
     TopicConfig topic() {
         int queues = Integer.parseInt(settings.getOrDefault("queues", "4"));
         TopicConfig config = new TopicConfig(name, queues, queues);
-        config.getAttributes().put("+message.type", settings.getOrDefault("type", "NORMAL"));
+        String type = settings.getOrDefault("type", "NORMAL");
+        if (!type.equals("NONE")) {
+            config.getAttributes().put("+message.type", type);
+        }
         if (settings.containsKey("expiration")) {
             config.getAttributes().put("+lite.topic.expiration", settings.get("expiration"));
         }

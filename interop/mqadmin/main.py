@@ -1,0 +1,66 @@
+"""Runs every command of mqadmin, or the one named on the command line, and prints a line for each. See ../README.md."""
+
+import re
+import shutil
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+from checks import ALONE, LANES, commands
+from shell import Broken, Shell, World
+
+
+PRINTING = threading.Lock()
+
+
+def attempt(world, name, run):
+    started = time.monotonic()
+    try:
+        note = run(world) or ""
+        verdict = "PASS"
+    except Broken as broken:
+        verdict, note = "FAIL", str(broken)
+    except (IndexError, KeyError, ValueError, TypeError, OSError) as unexpected:
+        # Output of another shape than the command has.
+        traceback.print_exc()
+        verdict, note = "FAIL", f"unexpected output: {unexpected!r}"
+    mark = "" if verdict == "PASS" else ":"
+    with PRINTING:
+        print(re.sub(r"\s+", " ", f"{verdict} mqadmin {name}{mark} {note}").strip(), flush=True)
+        print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+    return verdict == "PASS"
+
+
+def lane(chosen):
+    """Runs these commands one after the other, in a JVM of their own."""
+    if not chosen:
+        return True
+    shell = Shell()
+    try:
+        world = World(shell)
+        return all([attempt(world, name, run) for name, run in chosen.items()])
+    except (Broken, ValueError) as broken:
+        with PRINTING:
+            for name in chosen:
+                print(f"FAIL mqadmin {name}: the name server does not tell the cluster: {broken}", flush=True)
+        return False
+    finally:
+        shell.close()
+        shutil.rmtree(shell.folder, ignore_errors=True)
+
+
+def chosen(modules):
+    names = sys.argv[1:]
+    return {name: run for name, run in commands(modules).items() if not names or name in names}
+
+
+def main():
+    with ThreadPoolExecutor(len(LANES)) as pool:
+        results = list(pool.map(lambda modules: lane(chosen(modules)), LANES))
+    return 0 if all(results) & lane(chosen(ALONE)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

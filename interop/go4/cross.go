@@ -98,7 +98,8 @@ func sharded(p rocketmq.Producer, topic, label, group string) {
 func crossDelay(l *lab) string {
 	out := l.topic + "-out"
 	p := l.producer()
-	v := l.grpcListen(out, func() { send(p, messageTo(out, primerLabel)) })
+	// The topic takes delayed messages only, so the primers are delayed too.
+	v := l.grpcListen(out, func() { send(p, messageTo(out, primerLabel).WithDelayTimeLevel(1)) })
 	due := time.Now().Add(levels[1])
 	send(p, messageTo(out, "level").WithDelayTimeLevel(2))
 	_, at := v.get("level")

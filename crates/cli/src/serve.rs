@@ -1,4 +1,5 @@
 use std::{
+    io::Write as _,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
@@ -183,10 +184,15 @@ async fn serve(
     let remoting = Remoting::bind(remoting_config, shard.handle(), &arguments.data_dir).await?;
     remoting.look_elsewhere(Arc::new(grpc.commands()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
-    println!("redstart {} is ready", env!("CARGO_PKG_VERSION"));
-    println!("  5.x clients (gRPC, plaintext and TLS)   {}", grpc.address()?);
-    println!("  4.x clients and mqadmin (Remoting)      -n {}", at(arguments.namesrv_port));
-    println!("  data                                    {}", arguments.data_dir.display());
+    let banner = format!(
+        "redstart {} is ready\n  5.x clients (gRPC, plaintext and TLS)   {}\n  4.x clients and mqadmin (Remoting)      -n {}\n  data                                    {}\n",
+        env!("CARGO_PKG_VERSION"),
+        grpc.address()?,
+        at(arguments.namesrv_port),
+        arguments.data_dir.display()
+    );
+    // Whoever started this may not listen any more.
+    drop(std::io::stdout().write_all(banner.as_bytes()));
 
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));

@@ -225,7 +225,7 @@ async fn a_client_that_only_talks_on_telemetry_is_not_answered_without_end() {
             sent += chunk.len();
         }
     }
-    assert!((MIB..8 * MIB).contains(&sent), "the talking was stopped after {sent} bytes");
+    assert!((MIB / 2..8 * MIB).contains(&sent), "the talking was stopped after {sent} bytes");
     let taken = process.memory().saturating_sub(before);
     println!("{} MiB for telemetry that nobody reads", taken / MIB);
     assert!(taken < 64 * MIB, "{} MiB", taken / MIB);

@@ -10,7 +10,9 @@ use super::{
 
 /// Answers a request. The answer to a one-way request is thrown away by the caller.
 pub(super) async fn answer(request: &Request) -> Answer {
-    handle(request).await.unwrap_or_else(Answer::from)
+    let answer = handle(request).await.unwrap_or_else(Answer::from);
+    tracing::trace!(remote = %request.peer.remote, request = request.code, answer = answer.code, "served");
+    answer
 }
 
 /// From the code to its handler.

@@ -117,7 +117,12 @@ final class Cross {
     static String delay(Lab lab) throws Exception {
         String out = lab.topic() + "-out";
         DefaultMQProducer producer = lab.producer();
-        List<Grpc.Arrival> arrivals = Grpc.listen(lab, out, label -> producer.send(Lab.message(out, label)));
+        // The topic takes delayed messages only, so the primers are delayed too.
+        List<Grpc.Arrival> arrivals = Grpc.listen(lab, out, label -> {
+            Message primer = Lab.message(out, label);
+            primer.setDelayTimeLevel(1);
+            producer.send(primer);
+        });
         Message level = Lab.message(out, "level");
         level.setDelayTimeLevel(2);
         long due = System.currentTimeMillis() + 3000;

@@ -15,6 +15,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** Push consumers whose queues the server assigns, in pop mode. */
 final class Pop {
     private static final int MESSAGES = 60;
+    private static final int MESSAGES_MAX = 1500;
 
     static String consume(Lab lab) throws Exception {
         Version.popMode(lab.admin(), Lab.BROKER, lab.topic(), lab.group());
@@ -38,9 +39,13 @@ final class Pop {
         }
         DefaultMQProducer producer = lab.producer();
         Lab.ok(producer.send(lab.message("fails")));
-        List<String> labels = new ArrayList<>(Lab.labels("m", MESSAGES));
-        for (String label : labels) {
+        List<String> labels = new ArrayList<>();
+        // A consumer begins to receive a second or so after its start; until both do, the messages must not run out.
+        while (labels.size() < MESSAGES || labels.size() < MESSAGES_MAX && inboxes.stream().anyMatch(inbox -> inbox.size() == 0)) {
+            String label = "m" + labels.size();
             Lab.ok(producer.send(lab.message(label)));
+            labels.add(label);
+            Thread.sleep(20);
         }
         labels.add("fails");
         lab.step("waiting for all");

@@ -146,8 +146,9 @@ fn consume(handle: &ShardHandle) {
         let fetched = fetch(&*reader, delivery.position, delivery.size).unwrap();
         ids.push((delivery.receipt, fetched.message().unwrap().id.to_owned()));
     }
-    let receipts = ids.iter().map(|(receipt, _)| *receipt).collect();
-    assert!(handle.ack(receipts).unwrap().wait().unwrap().iter().all(Result::is_ok));
+    let receipts: Vec<_> = ids.iter().map(|(receipt, _)| *receipt).collect();
+    let acked = handle.ask(move |engine, now| engine.ack_batch(&receipts, now)).unwrap().wait().unwrap();
+    assert!(acked.iter().all(Result::is_ok));
     let barrier = handle.change(|engine, _| Ok::<_, std::convert::Infallible>(engine.barrier())).unwrap();
     barrier.wait().unwrap().unwrap();
     for (_, id) in ids {

@@ -101,8 +101,9 @@ fn messages_and_progress_survive_a_restart() {
     }
     let popped = handle.pop(pop(Duration::ZERO)).unwrap().wait().unwrap().unwrap();
     assert_eq!(popped.deliveries.len(), 32);
-    let receipts = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
-    assert!(handle.ack(receipts).unwrap().wait().unwrap().iter().all(Result::is_ok));
+    let receipts: Vec<_> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
+    let acked = handle.ask(move |engine, now| engine.ack_batch(&receipts, now)).unwrap().wait().unwrap();
+    assert!(acked.iter().all(Result::is_ok));
     opened.shard.stop().unwrap();
 
     let opened = open(&dir, Config::default());

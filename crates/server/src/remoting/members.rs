@@ -29,9 +29,7 @@ const SUBSCRIPTIONS_MAX: usize = 4096;
 pub(super) struct Member {
     pub client_id: String,
     pub peer: Arc<Peer>,
-    #[allow(dead_code, reason = "shown to administrators")]
     pub language: Language,
-    #[allow(dead_code, reason = "shown to administrators")]
     pub version: i32,
     pub seen: Instant,
     /// By topic; none for producers.
@@ -148,7 +146,6 @@ impl Members {
         self.state().consumers.get(group).map(|group| group.members.keys().cloned().collect())
     }
 
-    #[allow(dead_code, reason = "shown to administrators")]
     pub fn consumers(&self, group: &str) -> Option<ConsumerGroup> {
         self.state().consumers.get(group).cloned()
     }
@@ -167,7 +164,6 @@ impl Members {
     }
 
     /// All producer groups with their members.
-    #[allow(dead_code, reason = "shown to administrators")]
     pub fn all_producers(&self) -> Producers {
         self.state().producers.clone()
     }

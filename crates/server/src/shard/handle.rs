@@ -7,8 +7,8 @@ use std::{
 
 use crossbeam_channel::{Sender, TrySendError};
 use redstart_engine::{
-    AckError, AdminError, Engine, GroupConfig, GroupName, Message, OffsetError, Outcome, PopError, Popped,
-    Pulled, Receipt, SendError, SendOptions, SendReceipt, Ticket, Timestamp, TopicName,
+    AdminError, Engine, GroupConfig, GroupName, Message, OffsetError, Outcome, PopError, Popped, Pulled,
+    SendError, SendOptions, SendReceipt, Ticket, Timestamp, TopicName,
 };
 use redstart_log::Reader;
 use tokio::sync::oneshot;
@@ -170,13 +170,6 @@ impl ShardHandle {
     pub fn pull(&self, request: PullRequest) -> Result<Reply<Result<Pulled, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::Pull { request: Box::new(request), reply })?;
-        Ok(Reply(answer))
-    }
-
-    /// Acks take effect at once and are durable with the next frame.
-    pub fn ack(&self, receipts: Vec<Receipt>) -> Result<Reply<Vec<Result<(), AckError>>>, Unavailable> {
-        let (reply, answer) = oneshot::channel();
-        self.give(Request::Ack { receipts, reply })?;
         Ok(Reply(answer))
     }
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    AckError, Engine, Filter, GroupName, Message, Outcome, Pop, Popped, Pull, Pulled, QueueId, QueueOffset,
-    Receipt, SendOptions, SendReceipt, Start, Ticket, Timestamp, TopicName,
+    Engine, Filter, GroupName, Message, Outcome, Pop, Popped, Pull, Pulled, QueueId, QueueOffset,
+    SendOptions, SendReceipt, Start, Ticket, Timestamp, TopicName,
 };
 use tokio::sync::oneshot;
 
@@ -122,10 +122,6 @@ pub(super) enum Request {
     LiteUpkeep {
         gone: Vec<String>,
         reply: oneshot::Sender<Vec<LiteNotice>>,
-    },
-    Ack {
-        receipts: Vec<Receipt>,
-        reply: oneshot::Sender<Vec<Result<(), AckError>>>,
     },
     Call(Call),
     /// Answers every held receive with nothing.

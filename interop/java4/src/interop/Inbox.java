@@ -22,6 +22,10 @@ final class Inbox {
         arrivals.add(new Arrival(message, System.currentTimeMillis()));
     }
 
+    synchronized void clear() {
+        arrivals.clear();
+    }
+
     synchronized List<Arrival> all() {
         return List.copyOf(arrivals);
     }

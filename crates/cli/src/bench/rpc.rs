@@ -76,6 +76,10 @@ impl Connection {
         let mut requests = self.requests.clone().ready().await?;
         let mut head = Request::post(method.clone()).body(())?;
         head.headers_mut().clone_from(&self.headers);
+        if end {
+            // Apache's proxy refuses a receive without one.
+            head.headers_mut().insert("grpc-timeout", HeaderValue::from_static("30S"));
+        }
         let (response, mut sending) = requests.send_request(head, false)?;
         sending.send_data(framed(request), end)?;
         let (head, body) = response.await?.into_parts();

@@ -52,8 +52,8 @@ final class Delays {
     }
 
     static String recall(Lab lab) throws Exception {
-        Inbox inbox = lab.listen();
         DefaultMQProducer producer = lab.producer();
+        Inbox inbox = begun(lab, producer);
         SendResult recalled = later(lab, producer, "recalled", 5000);
         SendResult kept = later(lab, producer, "kept", 5000);
         later(lab, producer, "last", 8000);

@@ -1,0 +1,273 @@
+//! One Remoting connection. Calls run side by side: each has its number, and answers come in any order.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::{Buf, BytesMut};
+use redstart_wire::remoting::{self as wire, Command};
+use rustc_hash::FxHashMap;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const READ_BYTES: usize = 64 << 10;
+/// Bytes of requests that may wait to be written; further calls are refused.
+const UNSENT_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot connect to {address}: {why}")]
+    Connect { address: String, why: String },
+    #[error("{address} closed the connection")]
+    Closed { address: String },
+    #[error("{address} did not answer within {ms} ms")]
+    Timeout { address: String, ms: u128 },
+    #[error("more than {UNSENT_BYTES_MAX} bytes wait to be sent to {address}")]
+    Congested { address: String },
+}
+
+/// A connection to a name server or a broker; it closes when dropped.
+#[derive(Debug)]
+pub struct Connection {
+    address: String,
+    shared: Arc<Shared>,
+    next: AtomicI32,
+    reader: JoinHandle<()>,
+    writer: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    unsent: Mutex<BytesMut>,
+    wake: Notify,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    calls: FxHashMap<i32, oneshot::Sender<Command>>,
+    closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Nobody will be answered any more.
+    fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.closed = true;
+        waiting.calls.clear();
+    }
+}
+
+impl Connection {
+    pub async fn open(address: &str) -> Result<Connection, Error> {
+        let failed = |why: String| Error::Connect { address: address.to_owned(), why };
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+            .await
+            .map_err(|_| failed(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))?
+            .map_err(|error| failed(error.to_string()))?;
+        stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
+        let (input, output) = stream.into_split();
+        let shared = Arc::new(Shared::default());
+        Ok(Connection {
+            address: address.to_owned(),
+            reader: tokio::spawn(read(input, shared.clone())),
+            writer: tokio::spawn(write(output, shared.clone())),
+            shared,
+            next: AtomicI32::new(1),
+        })
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks, and waits at most `timeout` for the answer, whatever its code.
+    pub async fn call(&self, mut request: Command, timeout: Duration) -> Result<Command, Error> {
+        let (sender, answer) = oneshot::channel();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        request.opaque = number;
+        {
+            let mut waiting = lock(&self.shared.waiting);
+            if waiting.closed {
+                return Err(self.closed());
+            }
+            waiting.calls.insert(number, sender);
+        }
+        // Whatever ends this call also ends the wait for its answer.
+        let _forget = Forget { shared: &self.shared, number };
+        self.put(&request)?;
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(self.closed()),
+            Err(_) => Err(Error::Timeout { address: self.address.clone(), ms: timeout.as_millis() }),
+        }
+    }
+
+    fn put(&self, request: &Command) -> Result<(), Error> {
+        let mut unsent = lock(&self.shared.unsent);
+        if unsent.len() > UNSENT_BYTES_MAX {
+            return Err(Error::Congested { address: self.address.clone() });
+        }
+        let idle = unsent.is_empty();
+        wire::encode(request, &mut unsent);
+        drop(unsent);
+        if idle {
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    fn closed(&self) -> Error {
+        Error::Closed { address: self.address.clone() }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.writer.abort();
+    }
+}
+
+struct Forget<'a> {
+    shared: &'a Shared,
+    number: i32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.waiting).calls.remove(&self.number);
+    }
+}
+
+/// Hands answers to those who wait. What the server asks of its own accord is left unanswered: nobody here takes part in
+/// a group.
+async fn read(mut input: OwnedReadHalf, shared: Arc<Shared>) {
+    let mut buffer = BytesMut::new();
+    loop {
+        match wire::decode(&mut buffer) {
+            Ok(Some(command)) if command.is_response() => {
+                let caller = lock(&shared.waiting).calls.remove(&command.opaque);
+                if let Some(caller) = caller {
+                    // A caller that has just given up needs no answer.
+                    let _ = caller.send(command);
+                }
+                continue;
+            }
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        buffer.reserve(READ_BYTES);
+        match input.read_buf(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    shared.close();
+}
+
+/// Writes what has gathered, as much at a time as there is.
+async fn write(mut output: OwnedWriteHalf, shared: Arc<Shared>) {
+    loop {
+        shared.wake.notified().await;
+        loop {
+            let mut batch = std::mem::take(&mut *lock(&shared.unsent));
+            if batch.is_empty() {
+                break;
+            }
+            while batch.has_remaining() {
+                if output.write_buf(&mut batch).await.is_err() {
+                    return shared.close();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn server() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        (listener, address)
+    }
+
+    async fn next(stream: &mut TcpStream, buffer: &mut BytesMut) -> Command {
+        loop {
+            if let Some(command) = wire::decode(buffer).expect("a frame") {
+                return command;
+            }
+            assert_ne!(stream.read_buf(buffer).await.expect("open"), 0, "the client closed");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_find_their_calls_in_any_order() {
+        let (listener, address) = server().await;
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut buffer = BytesMut::new();
+            let first = next(&mut stream, &mut buffer).await;
+            let second = next(&mut stream, &mut buffer).await;
+            let mut out = BytesMut::new();
+            wire::encode(&second.answer(second.code, None), &mut out);
+            wire::encode(&first.answer(first.code, None), &mut out);
+            stream.write_all(&out).await.expect("written");
+            stream
+        });
+        let connection = Connection::open(&address).await.expect("connected");
+        let (one, two) = tokio::join!(
+            connection.call(Command::request(1), SECOND),
+            connection.call(Command::request(2), SECOND)
+        );
+        assert_eq!((one.expect("answered").code, two.expect("answered").code), (1, 2));
+        drop(serving.await);
+    }
+
+    #[tokio::test]
+    async fn a_closed_connection_ends_every_call() {
+        let (listener, address) = server().await;
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            next(&mut stream, &mut BytesMut::new()).await;
+        });
+        let connection = Connection::open(&address).await.expect("connected");
+        let error = connection.call(Command::request(1), SECOND * 30).await.expect_err("closed");
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        serving.await.expect("served");
+        let error = connection.call(Command::request(1), SECOND * 30).await.expect_err("closed");
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_answer_ends_in_time_and_leaves_nothing_behind() {
+        let (listener, address) = server().await;
+        let connection = Connection::open(&address).await.expect("connected");
+        let error = connection.call(Command::request(1), Duration::from_millis(20)).await.expect_err("late");
+        assert!(matches!(error, Error::Timeout { ms: 20, .. }), "{error}");
+        assert!(lock(&connection.shared.waiting).calls.is_empty());
+        drop(listener);
+    }
+}

@@ -7,6 +7,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={schema}");
     let descriptors = protox::compile([schema], ["proto"])?;
     // Bodies as shared buffers: a message's body is not copied out of the request it came in.
-    tonic_prost_build::configure().bytes(".apache.rocketmq.v2.Message.body").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .build_server(false)
+        .bytes(".apache.rocketmq.v2.Message.body")
+        .compile_fds(descriptors)?;
     Ok(())
 }

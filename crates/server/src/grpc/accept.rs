@@ -2,10 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -15,7 +12,6 @@ use tokio::{
     task::AbortHandle,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_stream::Stream;
 
 use super::{
     Limits,
@@ -35,7 +31,7 @@ pub(super) fn incoming(
     listener: TcpListener,
     tls: TlsAcceptor,
     limits: Limits,
-) -> impl Stream<Item = io::Result<Connection>> {
+) -> mpsc::Receiver<Connection> {
     let (ready, connections) = mpsc::channel(READY_MAX);
     let door = Door {
         tls,
@@ -47,12 +43,12 @@ pub(super) fn incoming(
         warned: None,
     };
     tokio::spawn(door.keep(listener));
-    Incoming(connections)
+    connections
 }
 
 struct Door {
     tls: TlsAcceptor,
-    ready: mpsc::Sender<io::Result<Connection>>,
+    ready: mpsc::Sender<Connection>,
     places: Arc<Semaphore>,
     /// Handshakes under way, the oldest first.
     opening: VecDeque<AbortHandle>,
@@ -91,7 +87,7 @@ impl Door {
         let opening = tokio::spawn(async move {
             match tokio::time::timeout(time, open(stream, tls, intake, place)).await {
                 // The server has stopped taking connections otherwise.
-                Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
+                Ok(Ok(connection)) => drop(ready.send(connection).await),
                 Ok(Err(error)) => tracing::debug!(%error, "a gRPC connection did not open"),
                 Err(_) => tracing::debug!("a gRPC connection did not open in time"),
             }
@@ -117,15 +113,5 @@ impl Door {
             self.warned = Some(Instant::now());
             tracing::warn!("{what}");
         }
-    }
-}
-
-struct Incoming(mpsc::Receiver<io::Result<Connection>>);
-
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
     }
 }

@@ -15,7 +15,6 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_rustls::TlsAcceptor;
-use tonic::transport::server::Connected;
 
 use super::{conduct::Conduct, intake::Intake};
 use crate::stream::Stream;
@@ -76,14 +75,6 @@ pub(super) async fn open(
     Ok(Connection { stream, preface_at: 0, conduct, peer, _place: place })
 }
 
-impl Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
-    }
-}
-
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -107,6 +98,10 @@ impl AsyncRead for Connection {
 }
 
 impl Connection {
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     fn wrote(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &written {
             self.conduct.wrote(*bytes);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tonic::metadata::MetadataMap;
+use http::HeaderMap;
 
 /// The client's name for itself. Retries of some clients repeat every key: the last value counts.
-pub(super) fn client_id(metadata: &MetadataMap) -> Option<&str> {
-    let id = metadata.get_all("x-mq-client-id").iter().next_back()?.to_str().ok()?;
+pub(super) fn client_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get_all("x-mq-client-id").iter().next_back()?.to_str().ok()?;
     (!id.trim().is_empty() && id.len() <= CLIENT_ID_LEN_MAX).then_some(id)
 }
 
@@ -23,17 +23,17 @@ pub(super) struct Caller {
 }
 
 /// Whoever made the request; its id was found before.
-pub(super) fn caller(metadata: &MetadataMap, client: &str) -> Caller {
-    let language = metadata.get_all("x-mq-language").iter().next_back();
+pub(super) fn caller(headers: &HeaderMap, client: &str) -> Caller {
+    let language = headers.get_all("x-mq-language").iter().next_back();
     Caller {
         client: client.to_owned(),
-        deadline: deadline(metadata),
+        deadline: deadline(headers),
         go: language.is_some_and(|language| language == "GO"),
     }
 }
 
-fn deadline(metadata: &MetadataMap) -> Option<Duration> {
-    parse_timeout(metadata.get("grpc-timeout")?.to_str().ok()?)
+fn deadline(headers: &HeaderMap) -> Option<Duration> {
+    parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 
 /// Up to eight digits and a unit. The values can be years.

@@ -5,6 +5,8 @@
 
 mod accept;
 mod ack;
+mod answer;
+mod call;
 mod claim;
 mod clients;
 mod commands;
@@ -12,14 +14,15 @@ mod conduct;
 mod convert;
 mod elsewhere;
 mod handle;
+mod http2;
 mod intake;
 mod io;
 mod lite;
 mod metadata;
 mod offsets;
-mod outflow;
 mod receive;
 mod renewal;
+mod request;
 mod route;
 mod send;
 mod service;
@@ -28,14 +31,15 @@ mod status;
 mod telemetry;
 mod transactions;
 
-use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    future::Future, io::Error as IoError, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration,
+};
 
-use redstart_wire::v2::messaging_service_server::MessagingServiceServer;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
+    task::JoinSet,
 };
-use tonic::transport::Server;
 
 use crate::{
     shard::ShardHandle,
@@ -44,7 +48,6 @@ use crate::{
 use clients::Clients;
 use commands::Questions;
 use handle::Signer;
-use intake::Counted;
 use renewal::Renewal;
 use service::Service;
 
@@ -95,16 +98,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// Largest request: a body of 4 MiB or a batch of that size, with properties.
-const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
-const STREAMS_MAX: u32 = 1024;
-const HEADER_BYTES_MAX: u32 = 32 << 10;
-const WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-/// Calls that were cancelled before they were begun; past it the connection is ended.
-const RESETS_MAX: usize = 20;
 
 /// The front end could not start.
 #[derive(Debug, thiserror::Error)]
@@ -170,39 +163,30 @@ impl Grpc {
         Commands::new(service.clients.clone(), service.shard.clone(), service.questions.clone())
     }
 
-    /// Serves until `stop`; then says good-bye to the clients and ends when their calls have, or after the grace time.
-    pub async fn serve(
-        self,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), tonic::transport::Error> {
+    /// Serves until `stop`; then says good-bye to the clients and ends when their calls have.
+    pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
         let Grpc { listener, tls, service, checks, stopping } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
-        let limits = service.config.limits.clone();
-        let (clients, shard) = (service.clients.clone(), service.shard.clone());
-        let shutdown = async move {
-            stop.await;
-            // Long polls and telemetry streams end, so that their connections can.
-            stopping.send_replace(true);
-            clients.close();
-            shard.end_polls();
-        };
-        let service = MessagingServiceServer::new(service)
-            .max_decoding_message_size(REQUEST_BYTES_MAX)
-            .max_encoding_message_size(usize::MAX);
-        let service = Counted { service, time: limits.request_timeout };
-        let result = Server::builder()
-            .tcp_nodelay(true)
-            .max_concurrent_streams(STREAMS_MAX)
-            .http2_max_header_list_size(HEADER_BYTES_MAX)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(limits.ping_interval))
-            .http2_keepalive_timeout(Some(limits.ping_timeout))
-            .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
-            .add_service(service)
-            .serve_with_incoming_shutdown(accept::incoming(listener, tls, limits), shutdown)
-            .await;
+        let mut incoming = accept::incoming(listener, tls, service.config.limits.clone());
+        // Those still open are cut off when this is dropped.
+        let mut open = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some(_) = open.join_next() => {}
+                connection = incoming.recv() => match connection {
+                    Some(connection) => drop(open.spawn(http2::serve(connection, service.clone()))),
+                    None => break,
+                },
+            }
+        }
+        drop(incoming);
+        // Long polls and telemetry streams end, so that their connections can.
+        stopping.send_replace(true);
+        service.clients.close();
+        service.shard.end_polls();
+        while open.join_next().await.is_some() {}
         upkeep.abort();
-        result
     }
 }

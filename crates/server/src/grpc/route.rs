@@ -14,7 +14,7 @@ impl Service {
     pub(super) async fn route(
         &self,
         request: QueryRouteRequest,
-        peer: Option<Peer>,
+        peer: &Peer,
     ) -> Result<Vec<MessageQueue>, Refusal> {
         let resource = request.topic.unwrap_or_default();
         let topic = self.topic(&resource).await?;
@@ -26,7 +26,7 @@ impl Service {
     pub(super) async fn assignment(
         &self,
         request: QueryAssignmentRequest,
-        peer: Option<Peer>,
+        peer: &Peer,
     ) -> Result<Vec<Assignment>, Refusal> {
         let resource = request.topic.unwrap_or_default();
         let topic = self.topic(&resource).await?;
@@ -53,12 +53,12 @@ impl Service {
     }
 
     /// This broker, at the address that the client itself dialled.
-    fn broker(&self, dialled: Option<Endpoints>, peer: Option<Peer>) -> Broker {
+    fn broker(&self, dialled: Option<Endpoints>, peer: &Peer) -> Broker {
         let endpoints = match (&self.config.advertise, dialled) {
             (Some(address), _) => advertised(address),
             (None, Some(dialled)) if !dialled.addresses.is_empty() && dialled.scheme != 0 => dialled,
             (None, _) => {
-                let local = peer.and_then(|peer| peer.local).unwrap_or(self.config.listen);
+                let local = peer.local.unwrap_or(self.config.listen);
                 endpoints(&local.ip().to_string(), i32::from(local.port()))
             }
         };

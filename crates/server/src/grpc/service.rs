@@ -1,20 +1,20 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use redstart_engine::{Engine, GroupName, Timestamp, TopicName, TopicView, TransactionCheck};
-use redstart_wire::v2::{self, Code, Resource, messaging_service_server::MessagingService};
+use redstart_wire::v2::{self, Code, Resource};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
 
 use super::{
     Config,
+    call::Head,
     clients::Clients,
     commands::Questions,
     handle::Signer,
-    io::Peer,
     metadata,
-    outflow::in_turn,
     renewal::Renewal,
+    request::Incoming,
     status::{Refusal, ok},
     telemetry::Opener,
 };
@@ -107,16 +107,11 @@ impl Service {
         self.shard.ensure_group(group.clone())?.await?.map_err(ChangeError::into)
     }
 
-    fn client<'a, T>(&self, request: &'a Request<T>) -> Result<&'a str, Refusal> {
-        let id = metadata::client_id(request.metadata()).ok_or_else(Refusal::client_id)?;
+    fn client<'a>(&self, head: &'a Head) -> Result<&'a str, Refusal> {
+        let id = metadata::client_id(&head.headers).ok_or_else(Refusal::client_id)?;
         self.clients.seen(id);
         Ok(id)
     }
-}
-
-/// Which address the call came in on.
-fn peer<T>(request: &Request<T>) -> Option<Peer> {
-    request.extensions().get::<Peer>().cloned()
 }
 
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -124,54 +119,45 @@ pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send
 /// Answers with the result, or with its refusal as the status.
 macro_rules! answer {
     ($response:ident = $result:expr) => {
-        Ok(Response::new(v2::$response {
-            status: Some($result.map_or_else(|refusal: Refusal| refusal.status(), |()| ok())),
-        }))
+        v2::$response { status: Some($result.map_or_else(|refusal: Refusal| refusal.status(), |()| ok())) }
     };
     ($response:ident { $field:ident } = $result:expr) => {{
         let (status, $field) = match $result {
             Ok(value) => (ok(), value),
             Err(refusal) => (refusal.status(), Default::default()),
         };
-        Ok(Response::new(v2::$response { status: Some(status), $field }))
+        v2::$response { status: Some(status), $field }
     }};
 }
 
-type Answer<T> = Result<Response<T>, Status>;
-
-#[tonic::async_trait]
-impl MessagingService for Service {
-    type ReceiveMessageStream = Answers<v2::ReceiveMessageResponse>;
-    type PullMessageStream = Answers<v2::PullMessageResponse>;
-    type TelemetryStream = Answers<v2::TelemetryCommand>;
-
-    async fn query_route(&self, request: Request<v2::QueryRouteRequest>) -> Answer<v2::QueryRouteResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => {
-                let peer = peer(&request);
-                self.route(request.into_inner(), peer).await
-            }
+/// The methods of the protocol.
+impl Service {
+    pub(super) async fn query_route(
+        &self,
+        head: &Head,
+        request: v2::QueryRouteRequest,
+    ) -> v2::QueryRouteResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.route(request, &head.peer).await,
             Err(refusal) => Err(refusal),
         };
         answer!(QueryRouteResponse { message_queues } = result)
     }
 
-    async fn query_assignment(
+    pub(super) async fn query_assignment(
         &self,
-        request: Request<v2::QueryAssignmentRequest>,
-    ) -> Answer<v2::QueryAssignmentResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => {
-                let peer = peer(&request);
-                self.assignment(request.into_inner(), peer).await
-            }
+        head: &Head,
+        request: v2::QueryAssignmentRequest,
+    ) -> v2::QueryAssignmentResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.assignment(request, &head.peer).await,
             Err(refusal) => Err(refusal),
         };
         answer!(QueryAssignmentResponse { assignments } = result)
     }
 
-    async fn heartbeat(&self, request: Request<v2::HeartbeatRequest>) -> Answer<v2::HeartbeatResponse> {
-        let result = metadata::client_id(request.metadata()).ok_or_else(Refusal::client_id).and_then(|id| {
+    pub(super) async fn heartbeat(&self, head: &Head, _: v2::HeartbeatRequest) -> v2::HeartbeatResponse {
+        let result = metadata::client_id(&head.headers).ok_or_else(Refusal::client_id).and_then(|id| {
             if self.clients.seen(id) {
                 return Ok(());
             }
@@ -182,106 +168,110 @@ impl MessagingService for Service {
         answer!(HeartbeatResponse = result)
     }
 
-    async fn send_message(
+    pub(super) async fn send_message(
         &self,
-        request: Request<v2::SendMessageRequest>,
-    ) -> Answer<v2::SendMessageResponse> {
-        let response = match self.client(&request) {
-            Ok(_) => self.send(request.into_inner()).await,
+        head: &Head,
+        request: v2::SendMessageRequest,
+    ) -> v2::SendMessageResponse {
+        let response = match self.client(head) {
+            Ok(_) => self.send(request).await,
             Err(refusal) => Err(refusal),
         };
-        Ok(Response::new(response.unwrap_or_else(|refusal| v2::SendMessageResponse {
+        response.unwrap_or_else(|refusal| v2::SendMessageResponse {
             status: Some(refusal.status()),
             entries: Vec::new(),
-        })))
+        })
     }
 
-    async fn receive_message(
+    pub(super) async fn receive_message(
         &self,
-        request: Request<v2::ReceiveMessageRequest>,
-    ) -> Answer<Self::ReceiveMessageStream> {
-        let peer = peer(&request);
-        let caller = self.client(&request).map(|id| metadata::caller(request.metadata(), id));
+        head: &Head,
+        request: v2::ReceiveMessageRequest,
+    ) -> Answers<v2::ReceiveMessageResponse> {
+        let caller = self.client(head).map(|id| metadata::caller(&head.headers, id));
         let stream = match caller {
-            Ok(caller) => self.receive(caller, request.into_inner()).await,
+            Ok(caller) => self.receive(caller, request).await,
             Err(refusal) => super::receive::refused(&refusal),
         };
-        Ok(Response::new(in_turn(peer, stream).await))
+        stream
     }
 
-    async fn ack_message(&self, request: Request<v2::AckMessageRequest>) -> Answer<v2::AckMessageResponse> {
-        Ok(Response::new(match self.client(&request) {
-            Ok(_) => self.ack(request.into_inner()).await,
-            Err(refusal) => super::ack::refused(request.into_inner(), &refusal),
-        }))
-    }
-
-    async fn change_invisible_duration(
+    pub(super) async fn ack_message(
         &self,
-        request: Request<v2::ChangeInvisibleDurationRequest>,
-    ) -> Answer<v2::ChangeInvisibleDurationResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.change_invisible(request.get_ref()).await,
+        head: &Head,
+        request: v2::AckMessageRequest,
+    ) -> v2::AckMessageResponse {
+        match self.client(head) {
+            Ok(_) => self.ack(request).await,
+            Err(refusal) => super::ack::refused(request, &refusal),
+        }
+    }
+
+    pub(super) async fn change_invisible_duration(
+        &self,
+        head: &Head,
+        request: v2::ChangeInvisibleDurationRequest,
+    ) -> v2::ChangeInvisibleDurationResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.change_invisible(&request).await,
             Err(refusal) => Err(refusal),
         };
         // The Java client keeps the handle of the answer even when it is a refusal: then the old one goes on.
         let (status, receipt_handle) = match result {
             Ok(changed) => (ok(), changed),
-            Err(refusal) => (refusal.status(), request.into_inner().receipt_handle),
+            Err(refusal) => (refusal.status(), request.receipt_handle),
         };
-        Ok(Response::new(v2::ChangeInvisibleDurationResponse { status: Some(status), receipt_handle }))
+        v2::ChangeInvisibleDurationResponse { status: Some(status), receipt_handle }
     }
 
-    async fn forward_message_to_dead_letter_queue(
+    pub(super) async fn forward_message_to_dead_letter_queue(
         &self,
-        request: Request<v2::ForwardMessageToDeadLetterQueueRequest>,
-    ) -> Answer<v2::ForwardMessageToDeadLetterQueueResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.forward(request.into_inner()).await,
+        head: &Head,
+        request: v2::ForwardMessageToDeadLetterQueueRequest,
+    ) -> v2::ForwardMessageToDeadLetterQueueResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.forward(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(ForwardMessageToDeadLetterQueueResponse = result)
     }
 
-    async fn end_transaction(
+    pub(super) async fn end_transaction(
         &self,
-        request: Request<v2::EndTransactionRequest>,
-    ) -> Answer<v2::EndTransactionResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.end(request.into_inner()).await,
+        head: &Head,
+        request: v2::EndTransactionRequest,
+    ) -> v2::EndTransactionResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.end(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(EndTransactionResponse = result)
     }
 
-    async fn recall_message(
+    pub(super) async fn recall_message(
         &self,
-        request: Request<v2::RecallMessageRequest>,
-    ) -> Answer<v2::RecallMessageResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.recall(request.into_inner()).await,
+        head: &Head,
+        request: v2::RecallMessageRequest,
+    ) -> v2::RecallMessageResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.recall(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(RecallMessageResponse { message_id } = result)
     }
 
-    async fn telemetry(
-        &self,
-        request: Request<Streaming<v2::TelemetryCommand>>,
-    ) -> Answer<Self::TelemetryStream> {
-        let opener = Opener {
-            client: metadata::client_id(request.metadata()).map(str::to_owned),
-            remote: peer(&request).and_then(|peer| peer.remote),
-        };
-        Ok(Response::new(self.open_telemetry(opener, request.into_inner())))
+    pub(super) fn telemetry(&self, head: &Head, incoming: Incoming) -> Answers<v2::TelemetryCommand> {
+        let client = metadata::client_id(&head.headers).map(str::to_owned);
+        self.open_telemetry(Opener { client, remote: head.peer.remote }, incoming)
     }
 
-    async fn notify_client_termination(
+    pub(super) async fn notify_client_termination(
         &self,
-        request: Request<v2::NotifyClientTerminationRequest>,
-    ) -> Answer<v2::NotifyClientTerminationResponse> {
+        head: &Head,
+        _: v2::NotifyClientTerminationRequest,
+    ) -> v2::NotifyClientTerminationResponse {
         // A client that is not known has nothing to take leave of.
-        if let Some(id) = metadata::client_id(request.metadata()) {
+        if let Some(id) = metadata::client_id(&head.headers) {
             self.clients.remove(id);
             self.lite_upkeep(vec![id.to_owned()]).await;
             self.renewal.leave(id).await;
@@ -289,55 +279,62 @@ impl MessagingService for Service {
         answer!(NotifyClientTerminationResponse = Ok::<_, Refusal>(()))
     }
 
-    async fn pull_message(
+    pub(super) async fn pull_message(
         &self,
-        request: Request<v2::PullMessageRequest>,
-    ) -> Answer<Self::PullMessageStream> {
-        let peer = peer(&request);
-        let stream = match self.client(&request) {
-            Ok(_) => self.pull(request.into_inner()).await,
+        head: &Head,
+        request: v2::PullMessageRequest,
+    ) -> Answers<v2::PullMessageResponse> {
+        let stream = match self.client(head) {
+            Ok(_) => self.pull(request).await,
             Err(refusal) => Err(refusal),
         };
         let stream = stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal));
-        Ok(Response::new(in_turn(peer, stream).await))
+        stream
     }
 
-    async fn update_offset(
+    pub(super) async fn update_offset(
         &self,
-        request: Request<v2::UpdateOffsetRequest>,
-    ) -> Answer<v2::UpdateOffsetResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.store_offset(request.into_inner()).await,
+        head: &Head,
+        request: v2::UpdateOffsetRequest,
+    ) -> v2::UpdateOffsetResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.store_offset(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(UpdateOffsetResponse = result)
     }
 
-    async fn get_offset(&self, request: Request<v2::GetOffsetRequest>) -> Answer<v2::GetOffsetResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.stored_offset(request.into_inner()).await,
+    pub(super) async fn get_offset(
+        &self,
+        head: &Head,
+        request: v2::GetOffsetRequest,
+    ) -> v2::GetOffsetResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.stored_offset(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(GetOffsetResponse { offset } = result)
     }
 
-    async fn query_offset(
+    pub(super) async fn query_offset(
         &self,
-        request: Request<v2::QueryOffsetRequest>,
-    ) -> Answer<v2::QueryOffsetResponse> {
-        let result = match self.client(&request) {
-            Ok(_) => self.find_offset(request.into_inner()).await,
+        head: &Head,
+        request: v2::QueryOffsetRequest,
+    ) -> v2::QueryOffsetResponse {
+        let result = match self.client(head) {
+            Ok(_) => self.find_offset(request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(QueryOffsetResponse { offset } = result)
     }
 
-    async fn sync_lite_subscription(
+    pub(super) async fn sync_lite_subscription(
         &self,
-        request: Request<v2::SyncLiteSubscriptionRequest>,
-    ) -> Answer<v2::SyncLiteSubscriptionResponse> {
-        let result = match self.client(&request).map(str::to_owned) {
-            Ok(client) => self.sync_lites(&client, request.into_inner()).await,
+        head: &Head,
+        request: v2::SyncLiteSubscriptionRequest,
+    ) -> v2::SyncLiteSubscriptionResponse {
+        let result = match self.client(head).map(str::to_owned) {
+            Ok(client) => self.sync_lites(&client, request).await,
             Err(refusal) => Err(refusal),
         };
         answer!(SyncLiteSubscriptionResponse = result)

@@ -7,11 +7,11 @@ use redstart_wire::v2::{
     settings::PubSub, telemetry_command::Command,
 };
 use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::{
     clients::{ClientKind, ClientSubscription, Stream, Told},
+    request::Incoming,
     service::{Answers, Service},
     settings::merge,
     status::{Refusal, ok},
@@ -49,11 +49,7 @@ async fn repeat(stream: mpsc::WeakSender<Result<TelemetryCommand, Status>>, answ
 
 impl Service {
     /// A client's stream: it sends settings and results, it gets settings and commands.
-    pub(super) fn open_telemetry(
-        &self,
-        opener: Opener,
-        incoming: Streaming<TelemetryCommand>,
-    ) -> Answers<TelemetryCommand> {
+    pub(super) fn open_telemetry(&self, opener: Opener, mut incoming: Incoming) -> Answers<TelemetryCommand> {
         let (outgoing, commands) = mpsc::channel(COMMANDS_MAX);
         let service = self.clone();
         tokio::spawn(async move {
@@ -66,7 +62,7 @@ impl Service {
             };
             let mut stopped = service.stopped.clone();
             tokio::select! {
-                () = service.converse(&client, opener.remote, incoming, &outgoing) => {}
+                () = service.converse(&client, opener.remote, &mut incoming, &outgoing) => {}
                 // The sender outlives this.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
             }
@@ -80,10 +76,10 @@ impl Service {
         &self,
         client: &str,
         remote: Option<SocketAddr>,
-        mut incoming: Streaming<TelemetryCommand>,
+        incoming: &mut Incoming,
         outgoing: &Stream,
     ) {
-        while let Some(Ok(command)) = incoming.next().await {
+        while let Ok(Some(command)) = incoming.next::<TelemetryCommand>().await {
             self.clients.seen(client);
             let settings = match command.command {
                 Some(Command::Settings(settings)) => settings,

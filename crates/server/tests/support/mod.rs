@@ -75,7 +75,7 @@ impl Broker {
         let (address, commands) = (grpc.address().unwrap(), grpc.commands());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
-            grpc.serve(async { drop(stopped.await) }).await.unwrap();
+            grpc.serve(async { drop(stopped.await) }).await;
         });
         Broker { address, shard, commands, dir, stop: Some(stop), serving }
     }

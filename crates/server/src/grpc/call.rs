@@ -1,0 +1,96 @@
+//! One call: its request comes in, its method is found, its answer goes out.
+
+use bytes::Bytes;
+use h2::{RecvStream, server::SendResponse};
+use http::{HeaderMap, Request, header::CONTENT_TYPE};
+
+use super::{answer::Answer, io::Peer, request::Incoming, service::Service};
+use tonic::Status;
+
+const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
+
+/// What a method can ask about its call.
+pub(super) struct Head {
+    pub headers: HeaderMap,
+    pub peer: Peer,
+}
+
+struct Call {
+    head: Head,
+    incoming: Incoming,
+    answer: Answer,
+}
+
+/// Answers a call with one message.
+macro_rules! unary {
+    ($service:ident . $method:ident, $call:ident) => {
+        match $call.incoming.only().await {
+            Ok(request) => $call.answer.message(&$service.$method(&$call.head, request).await),
+            Err(status) => $call.answer.refuse(&status),
+        }
+    };
+}
+
+/// Answers a call with a stream of messages that hold bodies.
+macro_rules! bodies {
+    ($service:ident . $method:ident, $call:ident) => {
+        match $call.incoming.only().await {
+            Ok(request) => {
+                let found = $service.$method(&$call.head, request);
+                // A client that has lost interest must not get messages.
+                let Some(found) = $call.answer.unless_reset(found).await else { return };
+                // Never closed.
+                let _place = $call.head.peer.answers.acquire().await;
+                $call.answer.stream(found).await;
+            }
+            Err(status) => $call.answer.refuse(&status),
+        }
+    };
+}
+
+pub(super) async fn serve(
+    service: Service,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    peer: Peer,
+) {
+    let (head, body) = request.into_parts();
+    let mut answer = Answer::new(respond);
+    let grpc = |kind: &http::HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
+    if !head.headers.get(CONTENT_TYPE).is_some_and(grpc) {
+        return answer.refuse_content_type();
+    }
+    let incoming = Incoming::new(body, peer.intake.clone(), service.config.limits.request_timeout);
+    let method = head.uri.path().strip_prefix(SERVICE).unwrap_or("");
+    let mut call = Call { head: Head { headers: head.headers, peer }, incoming, answer };
+    match method {
+        "SendMessage" => unary!(service.send_message, call),
+        "ReceiveMessage" => bodies!(service.receive_message, call),
+        "AckMessage" => unary!(service.ack_message, call),
+        // In a box of their own, so that the calls of which there are many stay small.
+        _ => Box::pin(serve_other(service, method, call)).await,
+    }
+}
+
+async fn serve_other(service: Service, method: &str, mut call: Call) {
+    match method {
+        "QueryRoute" => unary!(service.query_route, call),
+        "Heartbeat" => unary!(service.heartbeat, call),
+        "QueryAssignment" => unary!(service.query_assignment, call),
+        "ChangeInvisibleDuration" => unary!(service.change_invisible_duration, call),
+        "ForwardMessageToDeadLetterQueue" => unary!(service.forward_message_to_dead_letter_queue, call),
+        "EndTransaction" => unary!(service.end_transaction, call),
+        "RecallMessage" => unary!(service.recall_message, call),
+        "NotifyClientTermination" => unary!(service.notify_client_termination, call),
+        "UpdateOffset" => unary!(service.update_offset, call),
+        "GetOffset" => unary!(service.get_offset, call),
+        "QueryOffset" => unary!(service.query_offset, call),
+        "SyncLiteSubscription" => unary!(service.sync_lite_subscription, call),
+        "PullMessage" => bodies!(service.pull_message, call),
+        "Telemetry" => {
+            let incoming = call.incoming.patient();
+            call.answer.stream(service.telemetry(&call.head, incoming)).await;
+        }
+        _ => call.answer.refuse(&Status::unimplemented("there is no such method here")),
+    }
+}

@@ -1,0 +1,93 @@
+//! One HTTP/2 connection and its calls, in one task: the calls of a connection wake it together, and what they answer
+//! is written together.
+
+use std::{future::poll_fn, task::Poll};
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
+use h2::{Ping, PingPong, server};
+use tokio::sync::watch;
+
+use super::{Limits, call, io::Connection, service::Service};
+
+/// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
+const STREAMS_MAX: u32 = 1024;
+const HEADER_BYTES_MAX: u32 = 32 << 10;
+const WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// Calls that were cancelled before they were begun; past it the connection is ended.
+const RESETS_MAX: usize = 20;
+
+/// What the futures of a connection end with.
+enum Event {
+    Answered,
+    /// The server goes down.
+    Stopping,
+    /// The peer does not answer pings.
+    Dead,
+}
+
+/// Serves a connection until its peer leaves, or the server stops and the calls under way have ended.
+pub(super) async fn serve(connection: Connection, service: Service) {
+    let peer = connection.peer().clone();
+    let limits = &service.config.limits;
+    let handshake = server::Builder::new()
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .handshake::<_, Bytes>(connection);
+    let Ok(Ok(mut http)) = tokio::time::timeout(limits.handshake_timeout, handshake).await else { return };
+
+    // Futures in here are polled only when they were woken.
+    let mut running = FuturesUnordered::new();
+    running.push(Either::Right(stopping(service.stopped.clone()).boxed()));
+    if let Some(pings) = http.ping_pong() {
+        running.push(Either::Right(keep_alive(pings, limits).boxed()));
+    }
+    poll_fn(|cx| {
+        loop {
+            let mut begun = false;
+            // Reads what has come, and writes what was answered before.
+            while let Poll::Ready(accepted) = http.poll_accept(cx) {
+                let Some(Ok((request, respond))) = accepted else { return Poll::Ready(()) };
+                let call = call::serve(service.clone(), request, respond, peer.clone());
+                running.push(Either::Left(call.map(|()| Event::Answered)));
+                begun = true;
+            }
+            while let Poll::Ready(Some(event)) = running.poll_next_unpin(cx) {
+                match event {
+                    Event::Answered => {}
+                    Event::Stopping => http.graceful_shutdown(),
+                    Event::Dead => return Poll::Ready(()),
+                }
+                begun = true;
+            }
+            if !begun {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+async fn stopping(mut stopped: watch::Receiver<bool>) -> Event {
+    // The sender is gone only when the server is.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+    Event::Stopping
+}
+
+async fn keep_alive(mut pings: PingPong, limits: &Limits) -> Event {
+    let (interval, timeout) = (limits.ping_interval, limits.ping_timeout);
+    loop {
+        tokio::time::sleep(interval).await;
+        if pings.send_ping(Ping::opaque()).is_err() {
+            return Event::Dead;
+        }
+        match tokio::time::timeout(timeout, poll_fn(|cx| pings.poll_pong(cx))).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return Event::Dead,
+        }
+    }
+}

@@ -79,6 +79,7 @@ fn pop() -> PopRequest {
         client: "child".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
+        not_with: None,
         wait: Duration::from_millis(50),
     }
 }

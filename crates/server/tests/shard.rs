@@ -80,6 +80,7 @@ fn pop(wait: Duration) -> PopRequest {
         client: "test".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
+        not_with: None,
         wait,
     }
 }

@@ -201,6 +201,11 @@ impl Engine {
         !self.batch.payload.is_empty()
     }
 
+    /// Whether the batch decides something that a caller may wait for.
+    pub fn has_decisions(&self) -> bool {
+        !self.batch.proposals.is_empty()
+    }
+
     /// Frames appended and not yet durable.
     pub fn pending_frames(&self) -> usize {
         self.pending.len()

@@ -68,8 +68,7 @@ impl Service {
         }
         let parent = self.topic_name(request.topic.as_ref())?;
         let group = self.group_name(request.group.as_ref())?;
-        let binding = self.binding(&group).await?.flatten();
-        let exclusive = check_binding(binding.as_ref(), &group, &parent)?.exclusive;
+        let exclusive = self.check_bound(&group, &parent).await?.exclusive;
         let names = names(&request.lite_topic_set)?;
         let action = match request.action() {
             LiteSubscriptionAction::PartialAdd => {
@@ -115,41 +114,17 @@ impl Service {
         Err(Refusal::new(Code::TooManyRequests, why))
     }
 
-    /// What a group is bound to, if anything; the outer `None` stands for no such group.
-    pub(super) async fn binding(&self, group: &GroupName) -> Result<Option<Option<Binding>>, Refusal> {
+    /// The group of a lite consumer must be bound to the topic.
+    pub(super) async fn check_bound(&self, group: &GroupName, topic: &TopicName) -> Result<Binding, Refusal> {
         let asked = group.clone();
-        self.ask(move |engine, _| {
-            engine.group_config(&asked).map(|config| {
-                let exclusive = config
-                    .attributes
-                    .get(SUB_MODEL)
-                    .is_some_and(|model| model.eq_ignore_ascii_case(EXCLUSIVE));
-                let parent = config.attributes.get(BIND_TOPIC).cloned();
-                parent.map(|parent| Binding { parent, exclusive })
-            })
-        })
-        .await
-    }
-
-    /// Whether a receive is one of a lite consumer. What the client said of itself counts; after a restart it may not
-    /// have said anything yet.
-    pub(super) fn is_lite_receive(
-        &self,
-        client: &str,
-        binding: Option<&Binding>,
-        group: &GroupName,
-        topic: &TopicName,
-    ) -> Result<bool, Refusal> {
-        match (binding, self.clients.is_lite(client)) {
-            (None, None | Some(false)) => Ok(false),
-            (Some(Binding { parent, .. }), Some(false)) => {
-                let why = format!(
-                    "consumer group {group} is for the lite topics of {parent}: use a lite consumer, or another group"
-                );
-                Err(Refusal::new(Code::IllegalConsumerGroup, why))
-            }
-            (binding, _) => check_binding(binding, group, topic).map(|_| true),
-        }
+        let binding = self.ask(move |engine, _| {
+            let config = engine.group_config(&asked)?;
+            let exclusive =
+                config.attributes.get(SUB_MODEL).is_some_and(|model| model.eq_ignore_ascii_case(EXCLUSIVE));
+            let parent = config.attributes.get(BIND_TOPIC)?.clone();
+            Some(Binding { parent, exclusive })
+        });
+        check_binding(binding.await?, group, topic)
     }
 
     /// Clients that are gone have no subscriptions, and those whose lite topics are gone are told.
@@ -182,11 +157,14 @@ impl Service {
     }
 }
 
-fn check_binding<'a>(
-    binding: Option<&'a Binding>,
-    group: &GroupName,
-    topic: &TopicName,
-) -> Result<&'a Binding, Refusal> {
+pub(super) fn only_for_lites(group: &GroupName, parent: &str) -> Refusal {
+    let why = format!(
+        "consumer group {group} is for the lite topics of {parent}: use a lite consumer, or another group"
+    );
+    Refusal::new(Code::IllegalConsumerGroup, why)
+}
+
+fn check_binding(binding: Option<Binding>, group: &GroupName, topic: &TopicName) -> Result<Binding, Refusal> {
     match binding {
         Some(binding) if binding.parent == topic.as_str() => Ok(binding),
         Some(Binding { parent, .. }) => {
@@ -253,8 +231,8 @@ mod tests {
     fn a_group_that_does_not_fit_is_told_what_to_do() {
         let (group, topic) = (GroupName::new("g").unwrap(), TopicName::new("p").unwrap());
         let bound = |parent: &str| Binding { parent: parent.to_owned(), exclusive: false };
-        assert!(check_binding(Some(&bound("p")), &group, &topic).is_ok());
-        assert_eq!(check_binding(Some(&bound("q")), &group, &topic).unwrap_err().code, Code::IllegalTopic);
+        assert!(check_binding(Some(bound("p")), &group, &topic).is_ok());
+        assert_eq!(check_binding(Some(bound("q")), &group, &topic).unwrap_err().code, Code::IllegalTopic);
         let refusal = check_binding(None, &group, &topic).unwrap_err();
         assert_eq!(refusal.code, Code::IllegalConsumerGroup);
         assert!(refusal.message.contains("-g g -a +lite.bind.topic=p"), "{}", refusal.message);

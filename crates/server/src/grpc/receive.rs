@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_engine::{Delivery, Filter, Popped, Start, fetch};
+use redstart_engine::{Delivery, Filter, PopError, Popped, Start, fetch};
 use redstart_wire::v2::{
     Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
     receive_message_response::Content,
@@ -8,12 +8,13 @@ use redstart_wire::v2::{
 
 use super::{
     convert::{Envelope, from_duration, timestamp, to_wire},
+    lite::{BIND_TOPIC, only_for_lites},
     metadata::Caller,
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::{Clock, PopRequest, SystemClock};
+use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock};
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
@@ -66,12 +67,6 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
-        let binding = self.binding(&group).await?;
-        let lite =
-            self.is_lite_receive(&caller.client, binding.as_ref().and_then(Option::as_ref), &group, &topic)?;
-        if binding.is_none() {
-            self.ensure_group(&group).await?;
-        }
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let pop = PopRequest {
             group,
@@ -86,10 +81,33 @@ impl Service {
             start: Start::Latest,
             // The Go client (5.1.4) goes on to the next message of a group after one that failed, when it has both.
             one_per_group: caller.go && request.auto_renew,
+            not_with: Some(BIND_TOPIC),
             wait: wait(poll, caller.deadline),
         };
-        let popped = if lite { self.shard.pop_lite(pop)? } else { self.shard.pop(pop)? };
-        Ok((popped.await??, invisible))
+        Ok((self.take(pop).await?, invisible))
+    }
+
+    /// What the client said of itself tells a lite consumer; after a restart it may not have said anything yet, and its
+    /// group does.
+    async fn take(&self, pop: PopRequest) -> Result<Popped, Refusal> {
+        let lite = self.clients.is_lite(&pop.client);
+        if lite == Some(true) {
+            return self.take_lite(pop).await;
+        }
+        match self.shard.pop(pop.clone())?.await? {
+            Err(ReceiveError::Other { .. }) if lite.is_none() => self.take_lite(pop).await,
+            Err(ReceiveError::Other { value, .. }) => Err(only_for_lites(&pop.group, &value)),
+            Err(ReceiveError::Pop(PopError::UnknownGroup { .. })) => {
+                self.ensure_group(&pop.group).await?;
+                Ok(self.shard.pop(pop)?.await??)
+            }
+            popped => Ok(popped?),
+        }
+    }
+
+    async fn take_lite(&self, pop: PopRequest) -> Result<Popped, Refusal> {
+        self.check_bound(&pop.group, &pop.topic).await?;
+        Ok(self.shard.pop_lite(pop)?.await??)
     }
 
     /// Reads a delivered message; one that cannot be read is done with.

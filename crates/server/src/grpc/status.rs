@@ -171,6 +171,7 @@ impl From<ReceiveError> for Refusal {
     fn from(error: ReceiveError) -> Self {
         match error {
             ReceiveError::Pop(error) => error.into(),
+            ReceiveError::Other { .. } => Refusal::new(Code::IllegalConsumerGroup, error.to_string()),
             ReceiveError::Pull(error) => error.into(),
             ReceiveError::Unavailable(error) => error.into(),
         }

@@ -59,6 +59,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         client: request.peer.remote.to_string(),
         start,
         one_per_group: false,
+        not_with: None,
         wait,
     };
     match request.context.shard.pop(pop)?.await? {

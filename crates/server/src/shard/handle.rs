@@ -36,6 +36,8 @@ pub enum SendFailure {
 pub enum ReceiveError {
     #[error(transparent)]
     Pop(#[from] PopError),
+    #[error("the consumer group is for other consumers: its {attribute} is {value}")]
+    Other { attribute: &'static str, value: String },
     #[error(transparent)]
     Pull(#[from] OffsetError),
     #[error(transparent)]

@@ -21,6 +21,9 @@ use super::{
 const REQUESTS_PER_ROUND: usize = 1024;
 /// Sleep when nothing is due; bounded, so that a wall clock set forward is noticed.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Facts are written at once and made durable with the next decision, or after this time: nobody waits for them, and a
+/// power cut that takes one leads to a redelivery.
+const FACTS_FLUSH_AFTER: Duration = Duration::from_millis(20);
 
 /// The one thread that touches the engine.
 pub(super) struct Owner {
@@ -36,6 +39,8 @@ pub(super) struct Owner {
     pub(super) lites: LiteSets,
     /// Waiters whose search was cut short by its bounds: they go on in the next round.
     pub(super) unfinished: Vec<WaiterId>,
+    /// When facts that were written must be made durable.
+    pub(super) facts_flush_at: Option<Instant>,
     pub(super) stopping: bool,
     pub(super) checkpoint_wanted: bool,
     pub(super) checkpointed_at: Instant,
@@ -67,6 +72,7 @@ impl Owner {
             waiting: WaitList::default(),
             lites: LiteSets::default(),
             unfinished: Vec::new(),
+            facts_flush_at: None,
             stopping: false,
             checkpoint_wanted: false,
         }
@@ -85,6 +91,7 @@ impl Owner {
             }
             self.submit(now)?;
             self.housekeep(now);
+            self.flush_facts();
         }
         self.finish()
     }
@@ -121,7 +128,9 @@ impl Owner {
         let now = self.clock.now();
         let due = [self.engine.next_deadline(), self.waiting.next_time()].into_iter().flatten().min();
         let due = due.map_or(SLEEP_MAX, |at| at.since(now));
-        due.min(SLEEP_MAX).min(self.housekeeping_at.saturating_duration_since(Instant::now()))
+        let clock = Instant::now();
+        let at = self.facts_flush_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
+        due.min(SLEEP_MAX).min(at.saturating_duration_since(clock))
     }
 
     pub(super) fn take_requests(&mut self, now: Timestamp) {
@@ -190,11 +199,16 @@ impl Owner {
         if !self.engine.has_batch() {
             return Ok(());
         }
+        let decisions = self.engine.has_decisions();
         match self.engine.submit(now) {
             Ok(None) => {}
             Ok(Some(index)) => {
                 self.counters.appended();
-                self.flushing.order();
+                if decisions {
+                    self.order_flush();
+                } else {
+                    self.facts_flush_at.get_or_insert_with(|| Instant::now() + FACTS_FLUSH_AFTER);
+                }
                 if let Flush::Async { .. } = self.config.flush {
                     self.apply(index)?;
                 }
@@ -209,6 +223,18 @@ impl Owner {
             }
         }
         Ok(())
+    }
+
+    fn order_flush(&mut self) {
+        self.facts_flush_at = None;
+        self.flushing.order();
+    }
+
+    /// Also when a checkpoint waits for the last frame.
+    fn flush_facts(&mut self) {
+        if self.facts_flush_at.is_some_and(|at| self.checkpoint_wanted || at <= Instant::now()) {
+            self.order_flush();
+        }
     }
 
     fn commit(&mut self, report: Result<Index, LogError>) -> Result<(), Failure> {

@@ -34,6 +34,8 @@ pub struct PopRequest {
     pub client: String,
     pub start: Start,
     pub one_per_group: bool,
+    /// A group with this attribute is for other consumers.
+    pub not_with: Option<&'static str>,
     pub wait: Duration,
 }
 

@@ -22,6 +22,12 @@ pub(super) enum Retried {
 
 impl Owner {
     pub(super) fn pop(&mut self, request: Box<PopRequest>, reply: PopReply, now: Timestamp) {
+        if let Some(attribute) = request.not_with
+            && let Some(config) = self.engine.group_config(&request.group)
+            && let Some(value) = config.attributes.get(attribute)
+        {
+            return drop(reply.send(Err(ReceiveError::Other { attribute, value: value.clone() })));
+        }
         let popped = match self.engine.pop(&request.pop(), now) {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),

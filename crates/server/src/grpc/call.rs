@@ -1,5 +1,7 @@
 //! One call: its request comes in, its method is found, its answer goes out.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Request, header::CONTENT_TYPE};
@@ -12,7 +14,7 @@ const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
 /// What a method can ask about its call.
 pub(super) struct Head {
     pub headers: HeaderMap,
-    pub peer: Peer,
+    pub peer: Arc<Peer>,
 }
 
 struct Call {
@@ -49,10 +51,10 @@ macro_rules! bodies {
 }
 
 pub(super) async fn serve(
-    service: Service,
+    service: Arc<Service>,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    peer: Peer,
+    peer: Arc<Peer>,
 ) {
     let (head, body) = request.into_parts();
     let mut answer = Answer::new(respond);
@@ -72,7 +74,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn serve_other(service: Service, method: &str, mut call: Call) {
+async fn serve_other(service: Arc<Service>, method: &str, mut call: Call) {
     match method {
         "QueryRoute" => unary!(service.query_route, call),
         "Heartbeat" => unary!(service.heartbeat, call),

@@ -10,6 +10,7 @@ use redstart_wire::v2::{
     Code, DeadLetterQueue, Digest, DigestType, Encoding, Message as WireMessage, MessageType as WireType,
     Resource, SystemProperties,
 };
+use sha1::{Digest as _, Sha1};
 
 use super::{handle::to_hex, status::Refusal};
 
@@ -152,8 +153,7 @@ pub(super) struct Envelope {
 
 /// Every client checks SHA-1 and MD5 alike; processors have instructions for the former.
 fn digest(body: &[u8]) -> Digest {
-    let checksum = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, body);
-    Digest { r#type: DigestType::Sha1.into(), checksum: to_hex(checksum.as_ref()) }
+    Digest { r#type: DigestType::Sha1.into(), checksum: to_hex(&Sha1::digest(body)) }
 }
 
 /// A stored message as a client gets it.

@@ -123,16 +123,22 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// Reads hexadecimal text of exactly `len` bytes.
 fn from_hex(text: &str, len: usize) -> Option<Vec<u8>> {
-    if text.len() != 2 * len || !text.is_ascii() {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    if pairs.len() != len {
         return None;
     }
-    (0..len).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()).collect()
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One HTTP/2 connection and its calls, in one task: the calls of a connection wake it together, and what they answer
 //! is written together.
 
-use std::{future::poll_fn, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
@@ -28,7 +28,7 @@ enum Event {
 }
 
 /// Serves a connection until its peer leaves, or the server stops and the calls under way have ended.
-pub(super) async fn serve(connection: Connection, service: Service) {
+pub(super) async fn serve(connection: Connection, service: Arc<Service>) {
     let peer = connection.peer().clone();
     let limits = &service.config.limits;
     let handshake = server::Builder::new()

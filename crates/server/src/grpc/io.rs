@@ -31,18 +31,18 @@ pub(super) struct Connection {
     /// The preface has been read; it is given to the HTTP/2 server from here on.
     preface_at: usize,
     conduct: Conduct,
-    peer: Peer,
+    peer: Arc<Peer>,
     /// Its place among all connections.
     _place: OwnedSemaphorePermit,
 }
 
 /// What a call can ask about its connection.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Peer {
     pub local: Option<SocketAddr>,
     pub remote: Option<SocketAddr>,
     /// Places of answers that carry message bodies.
-    pub answers: Arc<Semaphore>,
+    pub answers: Semaphore,
     pub intake: Arc<Intake>,
 }
 
@@ -54,12 +54,12 @@ pub(super) async fn open(
     place: OwnedSemaphorePermit,
 ) -> io::Result<Connection> {
     let mut stream = Stream::open(stream, tls).await?;
-    let peer = Peer {
+    let peer = Arc::new(Peer {
         local: stream.local().ok(),
         remote: stream.remote().ok(),
-        answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+        answers: Semaphore::new(ANSWERS_MAX),
         intake,
-    };
+    });
     let (mut preface, mut have) = ([0; PREFACE.len()], 0);
     while have < PREFACE.len() {
         match stream.read(&mut preface[have..]).await? {
@@ -98,7 +98,7 @@ impl AsyncRead for Connection {
 }
 
 impl Connection {
-    pub fn peer(&self) -> &Peer {
+    pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 

@@ -167,6 +167,7 @@ impl Grpc {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
         let Grpc { listener, tls, service, checks, stopping } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
+        let service = Arc::new(service);
         let mut incoming = accept::incoming(listener, tls, service.config.limits.clone());
         // Those still open are cut off when this is dropped.
         let mut open = JoinSet::new();

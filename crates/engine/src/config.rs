@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The largest body that an operator may allow. Clients take frames of 16 MiB, and a message has properties too.
+pub const BODY_BYTES_CEILING: usize = 12 << 20;
+
 /// Settings of the engine. `Config::default()` is what a broker starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

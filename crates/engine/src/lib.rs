@@ -27,7 +27,7 @@ mod transaction;
 mod types;
 
 pub use codec::Malformed;
-pub use config::{Config, Limits, Retention, Transactions};
+pub use config::{BODY_BYTES_CEILING, Config, Limits, Retention, Transactions};
 pub use engine::*;
 pub use entry::Entry;
 pub use filter::Filter;

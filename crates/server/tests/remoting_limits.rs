@@ -7,8 +7,9 @@ mod remoting_support;
 use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
+use redstart_engine::BODY_BYTES_CEILING;
 use redstart_wire::remoting::{Command, code, decode, encode};
-use remoting_support::{Broker, Client, PATIENCE, request};
+use remoting_support::{Broker, Client, PATIENCE, messages, request};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -61,6 +62,17 @@ async fn a_client_that_does_not_read_costs_bounded_memory_and_holds_up_nobody() 
     for _ in 0..200 {
         assert_eq!(greedy.next().await.unwrap().code, code::SUCCESS);
     }
+}
+
+#[tokio::test]
+async fn the_largest_body_that_can_be_allowed_goes_there_and_back() {
+    let _alone = MEMORY.lock().await;
+    let broker = Broker::start_with(|_, engine| engine.limits.body_bytes_max = BODY_BYTES_CEILING).await;
+    let mut client = broker.with_topic("t", 1).await;
+    assert_eq!(client.call_with(send(vec![7; BODY_BYTES_CEILING + 1])).await.code, code::MESSAGE_ILLEGAL);
+    assert_eq!(client.call_with(send(vec![7; BODY_BYTES_CEILING])).await.code, code::SUCCESS);
+    let answer = client.call_with(pull(0)).await;
+    assert_eq!(messages(&answer)[0].body.len(), BODY_BYTES_CEILING);
 }
 
 /// Tests that look at the process's memory do it one after the other.

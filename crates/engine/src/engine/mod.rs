@@ -46,7 +46,8 @@ pub use transactions::{
 };
 
 use crate::{
-    Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    BODY_BYTES_CEILING, Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp,
+    TopicId, TopicName,
     index::Indexes,
     record::Fact,
     state::{Effects, State},
@@ -225,8 +226,10 @@ pub struct Held {
     pub dedup_keys: usize,
 }
 
-/// Largest record a message can be, with room for its properties and the record's own fields.
+/// Largest record a message can be, with room for its properties and the record's own fields. What was stored under a
+/// larger limit than today's stays readable.
 fn record_size_max(config: &Config) -> u32 {
     let limits = &config.limits;
-    u32::try_from(limits.body_bytes_max + 4 * limits.properties_bytes_max + (64 << 10)).unwrap_or(u32::MAX)
+    let body = limits.body_bytes_max.max(BODY_BYTES_CEILING);
+    u32::try_from(body + 4 * limits.properties_bytes_max + (64 << 10)).unwrap_or(u32::MAX)
 }

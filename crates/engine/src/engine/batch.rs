@@ -166,6 +166,7 @@ impl Engine {
         while self.pending.front().is_some_and(|frame| frame.index <= index) {
             let Some(frame) = self.pending.pop_front() else { break };
             for proposal in &frame.proposals {
+                self.note_change(&proposal.decision);
                 self.state.apply(
                     &proposal.decision,
                     frame.context,

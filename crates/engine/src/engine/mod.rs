@@ -7,6 +7,7 @@
 
 mod admin;
 mod batch;
+mod changes;
 mod deliver;
 mod housekeeping;
 mod inspect;
@@ -29,6 +30,7 @@ use redstart_log::{Index, Log, Reader, SegmentId, Usage};
 
 pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
+pub use changes::Change;
 pub use deliver::{AckError, Delivery, Pop, PopError, Popped, Start};
 pub use housekeeping::{Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
@@ -72,6 +74,7 @@ pub struct Engine {
     /// it; its receipts must fit nothing that is handed out after.
     receipts_from: u64,
     wakes: Wakes,
+    changes: Vec<Change>,
     /// Due messages have been proposed for their queues and are not yet durable there.
     linking: bool,
     /// Names under creation: proposed and not yet durable.

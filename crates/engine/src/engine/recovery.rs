@@ -66,6 +66,7 @@ impl Engine {
             clock: Timestamp(0),
             receipts_from: 0,
             wakes: Wakes::default(),
+            changes: Vec::new(),
             linking: false,
             creating_topics: HashSet::new(),
             creating_groups: HashSet::new(),

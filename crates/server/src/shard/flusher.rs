@@ -1,9 +1,17 @@
-use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded, unbounded};
 use redstart_log::{Error as LogError, Flusher, Index};
 
 use super::Flush;
+
+/// A flush of this length holds up every sender.
+const STALL: Duration = Duration::from_secs(1);
 
 /// The thread that makes frames durable. It takes no orders but "something was appended": one flush covers all that
 /// came while the last one ran, and it never waits for more.
@@ -51,9 +59,20 @@ impl Drop for Flushing {
     }
 }
 
+/// Flushes, and tells of a disk that takes long about it.
+fn flush(flusher: &dyn Flusher) -> Result<Index, LogError> {
+    let started = Instant::now();
+    let result = flusher.flush();
+    let took = started.elapsed();
+    if took >= STALL {
+        tracing::warn!(millis = took.as_millis() as u64, "a flush took long: the disk is slow or busy");
+    }
+    result
+}
+
 fn flush_at_once(flusher: &dyn Flusher, wanted: &Receiver<()>, report: &Sender<Result<Index, LogError>>) {
     for () in wanted {
-        if report.send(flusher.flush()).is_err() {
+        if report.send(flush(flusher)).is_err() {
             return;
         }
     }
@@ -68,8 +87,8 @@ fn flush_at_intervals(
     while let Ok(()) = wanted.recv() {
         // Appends go on meanwhile; the end of the channel cuts the wait short.
         let mut ended = false;
-        let until = std::time::Instant::now() + interval;
-        while let Some(rest) = until.checked_duration_since(std::time::Instant::now()) {
+        let until = Instant::now() + interval;
+        while let Some(rest) = until.checked_duration_since(Instant::now()) {
             match wanted.recv_timeout(rest) {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Timeout) => break,
@@ -79,7 +98,7 @@ fn flush_at_intervals(
                 }
             }
         }
-        if report.send(flusher.flush()).is_err() || ended {
+        if report.send(flush(flusher)).is_err() || ended {
             return;
         }
     }

@@ -14,6 +14,7 @@ mod clerk;
 mod clock;
 mod config;
 mod counters;
+mod events;
 mod flusher;
 mod handle;
 mod lite;

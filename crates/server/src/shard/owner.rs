@@ -10,6 +10,7 @@ use redstart_log::{Error as LogError, Index};
 use super::{
     Clock, Config, Counters, Failure, Flush,
     clerk::Clerk,
+    events::{self, Fullness},
     flusher::Flushing,
     lites::LiteSets,
     replies::Replies,
@@ -45,6 +46,7 @@ pub(super) struct Owner {
     pub(super) checkpoint_wanted: bool,
     pub(super) checkpointed_at: Instant,
     pub(super) housekeeping_at: Instant,
+    pub(super) fullness: Fullness,
 }
 
 impl Owner {
@@ -65,6 +67,7 @@ impl Owner {
             clerk,
             checkpointed_at: now,
             housekeeping_at: now,
+            fullness: Fullness::default(),
             config,
             clock,
             counters,
@@ -245,6 +248,7 @@ impl Owner {
     fn apply(&mut self, index: Index) -> Result<(), Failure> {
         let outcomes = self.engine.committed(index)?;
         self.replies.settle(outcomes);
+        self.engine.take_changes().iter().for_each(events::log_change);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redstart_engine::{JobDone, Timestamp};
 
-use super::{Failure, owner::Owner};
+use super::{Failure, events::Fullness, owner::Owner};
 
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
@@ -20,7 +20,10 @@ impl Owner {
         }
         self.housekeeping_at = Instant::now() + self.config.housekeeping_interval;
         match self.engine.log().usage() {
-            Ok(usage) => self.engine.set_usage(usage),
+            Ok(usage) => {
+                self.engine.set_usage(usage);
+                self.watch_disk();
+            }
             Err(error) => tracing::warn!(%error, "cannot tell how full the disk is"),
         }
         while let Some(job) = self.engine.seal() {
@@ -30,7 +33,9 @@ impl Owner {
         for _ in 0..RETIRE_PER_ROUND {
             match self.engine.retire(now) {
                 Ok(Some(retired)) => {
-                    tracing::info!(segment = retired.segment.0, forced = retired.forced, "removed a segment");
+                    let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
+                    let (segment, forced) = (retired.segment.0, retired.forced);
+                    tracing::info!(segment, forced, kept, disk_percent = percent, "removed a segment");
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -38,6 +43,15 @@ impl Owner {
                     break;
                 }
             }
+        }
+    }
+
+    fn watch_disk(&mut self) {
+        let Some(percent) = self.engine.disk_percent() else { return };
+        let fullness = Fullness::of(percent, &self.engine.config().retention);
+        if fullness != self.fullness {
+            self.fullness = fullness;
+            fullness.log(percent);
         }
     }
 

@@ -10,7 +10,10 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        pki_types::{
+            CertificateDer, PrivateKeyDer,
+            pem::{self, PemObject},
+        },
     },
 };
 
@@ -43,9 +46,12 @@ pub(crate) fn acceptor(operators: Option<&CertificateFiles>, dir: &Path) -> Resu
         Some(files) => files.clone(),
         None => own(dir)?,
     };
-    let pem = |file: &Path, why: rustls::pki_types::pem::Error| TlsError::Pem {
-        file: file.display().to_string(),
-        why: why.to_string(),
+    let pem = |file: &Path, why: pem::Error| {
+        let file = file.display().to_string();
+        match why {
+            pem::Error::Io(source) => TlsError::Io { file, source },
+            why => TlsError::Pem { file, why: why.to_string() },
+        }
     };
     let chain = CertificateDer::pem_file_iter(&certificate)
         .and_then(Iterator::collect)

@@ -1,44 +1,106 @@
-use std::{path::Path, process::ExitCode};
+//! `redstart check`: verifies a data directory that no broker uses.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
 use redstart_log::{
     FsStorage,
-    check::{IndexState, check},
+    check::{IndexState, Report, SegmentReport, check},
 };
+
+/// Exit codes: sound, damaged, and could not be looked at.
+const DAMAGED: u8 = 1;
+const UNCHECKED: u8 = 2;
 
 /// Reads every byte that has a checksum, changes nothing, and says what it found.
 pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
+    match look(dir) {
+        Ok((dir, report)) => {
+            print!("{}", described(&dir, &report));
+            Ok(if report.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
+        }
+        Err(error) => {
+            eprintln!("redstart: {error:#}");
+            Ok(UNCHECKED.into())
+        }
+    }
+}
+
+fn look(dir: &Path) -> anyhow::Result<(PathBuf, Report)> {
+    let shard = shard_of(dir)?;
+    let storage = FsStorage::open(&shard).with_context(|| format!("cannot open {}", shard.display()))?;
+    let report = check(&storage).with_context(|| format!("cannot check {}", shard.display()))?;
+    Ok((shard, report))
+}
+
+/// The directory of the log: inside the data directory, or named itself. Nothing is made where there is none.
+fn shard_of(dir: &Path) -> anyhow::Result<PathBuf> {
     if !dir.is_dir() {
         bail!("{} is not a directory", dir.display());
     }
-    let storage = FsStorage::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
-    let report = check(&storage).with_context(|| format!("cannot check {}", dir.display()))?;
+    let inside = dir.join("shard-0");
+    if inside.is_dir() {
+        return Ok(inside);
+    }
+    let names = dir.read_dir().with_context(|| format!("cannot read {}", dir.display()))?;
+    let is_segment = |name: &str| name.len() == 24 && name.ends_with(".log");
+    let mut names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    if !names.any(|name| is_segment(&name)) {
+        bail!("{} holds no data of a broker: name the directory that `data_dir` names", dir.display());
+    }
+    Ok(dir.to_owned())
+}
+
+fn described(dir: &Path, report: &Report) -> String {
+    let mut out = format!("{}\n", dir.display());
     for segment in &report.segments {
-        let index = match segment.index {
-            IndexState::Present => "index present",
-            IndexState::Missing => "no index",
-            IndexState::Damaged => "index damaged",
-        };
-        println!(
-            "{}: frames {} to {}, {} bytes, {index}{}",
-            segment.file,
-            segment.first,
-            segment.last,
-            segment.bytes,
-            if segment.torn_bytes > 0 { ", torn tail" } else { "" }
-        );
+        let _ = writeln!(out, "  {:<32}{}", segment.file, described_segment(segment));
     }
     for checkpoint in &report.checkpoints {
-        println!("{}: {}", checkpoint.file, if checkpoint.good { "good" } else { "damaged" });
+        let state = if checkpoint.good { "good" } else { "damaged" };
+        let _ = writeln!(out, "  {:<32}of frame {}, {state}", checkpoint.file, checkpoint.at);
+    }
+    for leftover in &report.leftovers {
+        let _ = writeln!(out, "  {leftover:<32}left over; the next start removes it");
     }
     for problem in &report.problems {
-        println!("PROBLEM {problem}");
+        let _ = writeln!(out, "  PROBLEM {problem}");
     }
-    println!(
-        "{} segments, {} frames, {} problems",
+    let indexes = |state| report.segments.iter().filter(|segment| segment.index == state).count();
+    let good = report.checkpoints.iter().filter(|checkpoint| checkpoint.good).count();
+    let _ = writeln!(
+        out,
+        "{} segments with {} frames; indexes: {} good, {} damaged; checkpoints: {good} good, {} damaged",
         report.segments.len(),
         report.frames(),
-        report.problems.len()
+        indexes(IndexState::Present),
+        indexes(IndexState::Damaged),
+        report.checkpoints.len() - good,
     );
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let _ = match report.problems.len() {
+        0 => writeln!(out, "sound"),
+        problems => writeln!(out, "DAMAGED: {problems} problems"),
+    };
+    out
+}
+
+fn described_segment(segment: &SegmentReport) -> String {
+    let frames = match segment.frames {
+        0 => "no frames".to_owned(),
+        frames => format!("{frames} frames, {} to {}, {} bytes", segment.first, segment.last, segment.bytes),
+    };
+    let index = match segment.index {
+        IndexState::Present => "index good",
+        IndexState::Missing => "no index yet",
+        IndexState::Damaged => "index damaged",
+    };
+    let torn = match segment.torn_bytes {
+        0 => String::new(),
+        bytes => format!(", {bytes} bytes of an unfinished write, which the next start cuts"),
+    };
+    format!("{frames}, {index}{torn}")
 }

@@ -1,9 +1,14 @@
 //! The `redstart` binary.
 
+mod banner;
 mod bench;
 mod check;
+mod config;
 mod files;
+mod health;
+mod logging;
 mod serve;
+mod startup;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -23,7 +28,11 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the broker (the default)
-    Serve(serve::Arguments),
+    Serve(config::Flags),
+    /// Print the settings in force, with their meaning and where each comes from
+    Config(config::Arguments),
+    /// Ask a running broker whether it is ready; takes the flags that it was started with
+    Health(config::Flags),
     /// Load a RocketMQ-compatible server and measure it
     #[command(subcommand)]
     Bench(bench::Command),
@@ -46,7 +55,9 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse_from(arguments);
     let result = match arguments.command {
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(flags) => serve::run(&flags),
+        Command::Config(arguments) => config::run(&arguments),
+        Command::Health(flags) => health::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Check { dir } => check::run(&dir),
     };

@@ -1,14 +1,12 @@
 use std::{
-    io::Write as _,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    net::SocketAddr,
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
@@ -18,87 +16,17 @@ use redstart_server::{
     tls::CertificateFiles,
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
 };
-use tracing_subscriber::EnvFilter;
 
-use crate::files::raise_file_limit;
+use crate::{
+    banner::Banner,
+    config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
+    files::raise_file_limit,
+    logging, startup,
+};
 
-#[derive(Debug, Args)]
-pub struct Arguments {
-    /// Where messages are kept
-    #[arg(long, default_value = "redstart-data")]
-    data_dir: PathBuf,
-    /// Address to listen on
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    listen: IpAddr,
-    /// Port of the name service
-    #[arg(long, default_value_t = 9876)]
-    namesrv_port: u16,
-    /// Port of the broker (Remoting)
-    #[arg(long, default_value_t = 10911)]
-    broker_port: u16,
-    /// Port of the 5.x clients (gRPC), plaintext and TLS
-    #[arg(long, default_value_t = 8081)]
-    grpc_port: u16,
-    /// Address that routes carry, host:port, instead of the one each client dialled
-    #[arg(long)]
-    advertise: Option<String>,
-    /// Certificate chain (PEM) for TLS, with --tls-key; without it a self-signed one is kept in the data directory
-    #[arg(long, requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Private key (PEM) of the certificate
-    #[arg(long, requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Create a topic when it is first sent to
-    #[arg(long)]
-    auto_create_topics: bool,
-    /// Delays of the delay levels of 4.x clients, in RocketMQ's notation
-    #[arg(long, value_parser = delay_levels, default_value = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")]
-    message_delay_levels: DelayLevels,
-    /// Acknowledge when durable (sync), or when written and flushed every half second (async)
-    #[arg(long, value_enum, default_value_t = FlushMode::Sync)]
-    flush: FlushMode,
-    /// Seconds after which the producer of an undecided transaction is asked for the first time
-    #[arg(long, default_value_t = 60)]
-    transaction_check_after: u64,
-    /// Seconds between further questions
-    #[arg(long, default_value_t = 60)]
-    transaction_check_interval: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FlushMode {
-    Sync,
-    Async,
-}
-
-/// As given on the command line.
-#[derive(Debug, Clone)]
-struct DelayLevels(Vec<Duration>);
-
-/// Reads delays such as `1s 10m 2h 1d`.
-fn delay_levels(text: &str) -> Result<DelayLevels, String> {
-    let level = |word: &str| {
-        let (number, unit) = word.split_at_checked(word.len() - 1)?;
-        let seconds = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 24 * 3600,
-            _ => return None,
-        };
-        Some(Duration::from_secs(number.parse::<u32>().ok()? as u64 * seconds))
-    };
-    let levels: Option<Vec<_>> = text.split_whitespace().map(level).collect();
-    let levels = levels.filter(|levels| !levels.is_empty());
-    levels.map(DelayLevels).ok_or_else(|| format!("{text:?} is no list of delays such as \"1s 10m 2h\""))
-}
-
-const CLUSTER: &str = "DefaultCluster";
-const BROKER: &str = "broker-a";
-const ASYNC_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a running broker looks whether its shard has failed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Calls under way get this long to end when the broker stops.
@@ -108,13 +36,16 @@ const FILES_RESERVED: usize = 4096;
 /// Transactions that wait to be asked about.
 const CHECKS_MAX: usize = 4096;
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let loaded = config::load(flags)?;
+    let config = &loaded.config;
+    logging::start(config)?;
+    log_configuration(&loaded);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
-    let shard = open(arguments, checks)?;
-    runtime.block_on(serve(arguments, &shard, asked))?;
+    let shard = open(config, checks)?;
+    runtime.block_on(serve(config, &shard, asked, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
     shard.stop().context("the shard failed; start again to recover")?;
@@ -122,22 +53,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard> {
+/// What is not as it is by default.
+fn log_configuration(loaded: &Loaded) {
+    let given = SETTINGS.iter().map(|setting| (setting, loaded.values.of(setting)));
+    let changed: Vec<String> = given
+        .filter(|(_, given)| given.source != Source::Default)
+        .map(|(setting, given)| format!("{}={}", setting.key, given.text))
+        .collect();
+    let file = loaded.file.as_deref().map_or_else(|| "none".into(), Path::to_string_lossy);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %file, changed = changed.join(" "), "starting");
+}
+
+fn open(config: &Config, checks: shard::CheckSink) -> anyhow::Result<Shard> {
     let started = Instant::now();
-    let dir = arguments.data_dir.join("shard-0");
-    let storage =
-        FsStorage::open(&dir).with_context(|| format!("cannot open the data directory {}", dir.display()))?;
-    let flush = match arguments.flush {
-        FlushMode::Sync => Flush::Sync,
-        FlushMode::Async => Flush::Async { interval: ASYNC_FLUSH_INTERVAL },
-    };
-    let config = shard::Config { flush, checks: Some(checks), ..shard::Config::default() };
-    let mut engine = EngineConfig::default();
-    engine.transactions.first_check_after = Duration::from_secs(arguments.transaction_check_after);
-    engine.delay_levels.clone_from(&arguments.message_delay_levels.0);
-    engine.transactions.check_interval = Duration::from_secs(arguments.transaction_check_interval.max(1));
-    let Opened { shard, log, engine } = Shard::open(Arc::new(storage), Options::default(), engine, config)
-        .with_context(|| format!("cannot open the data in {}", dir.display()))?;
+    let dir = config.data_dir.join("shard-0");
+    let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
+    let options = Options::with_segment_bytes(config.segment_bytes);
+    let Opened { shard, log, engine } =
+        Shard::open(Arc::new(storage), options, engine_config(config), shard_config(config, checks))
+            .map_err(|error| startup::shard(&error, &dir))?;
     for damaged in engine.damaged_checkpoints.iter().chain(&engine.damaged_indexes) {
         tracing::warn!(damaged, "recovered from older data");
     }
@@ -146,7 +80,9 @@ fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard
     }
     tracing::info!(
         data = %dir.display(),
-        flush = ?arguments.flush,
+        flush = ?config.flush,
+        segments = log.segments,
+        frames = log.last.0,
         frames_replayed = engine.frames_replayed,
         millis = started.elapsed().as_millis() as u64,
         "shard open"
@@ -154,45 +90,71 @@ fn open(arguments: &Arguments, checks: shard::CheckSink) -> anyhow::Result<Shard
     Ok(shard)
 }
 
+fn shard_config(config: &Config, checks: shard::CheckSink) -> shard::Config {
+    let flush = match config.flush {
+        FlushMode::Sync => Flush::Sync,
+        FlushMode::Async => Flush::Async { interval: config.flush_interval },
+    };
+    let pending_bytes_max = config.pending_bytes_max;
+    shard::Config { flush, pending_bytes_max, checks: Some(checks), ..shard::Config::default() }
+}
+
+fn engine_config(config: &Config) -> EngineConfig {
+    let mut engine = EngineConfig::default();
+    engine.delay_levels.clone_from(&config.message_delay_levels);
+    engine.limits.body_bytes_max = config.message_bytes_max;
+    engine.limits.batch_bytes_max = engine.limits.batch_bytes_max.max(config.message_bytes_max);
+    engine.retention.keep = config.retention;
+    engine.retention.early_percent = config.disk_clean_percent;
+    engine.retention.refuse_percent = config.disk_refuse_percent;
+    engine.transactions.first_check_after = config.transaction_check_after;
+    engine.transactions.check_interval = config.transaction_check_interval;
+    engine.transactions.checks_max = config.transaction_checks_max;
+    engine
+}
+
 async fn serve(
-    arguments: &Arguments,
+    config: &Config,
     shard: &Shard,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    started: Instant,
 ) -> anyhow::Result<()> {
-    let at = |port| SocketAddr::new(arguments.listen, port);
+    let at = |port| SocketAddr::new(config.listen, port);
     let grpc_config = grpc::Config {
-        listen: at(arguments.grpc_port),
-        broker: BROKER.to_owned(),
-        auto_create_groups: true,
-        advertise: arguments.advertise.clone(),
-        certificate: certificate(arguments),
-        limits: limits(),
+        listen: at(config.grpc_port),
+        broker: config.broker_name.clone(),
+        auto_create_groups: config.auto_create_groups,
+        advertise: advertised(config),
+        certificate: certificate(config),
+        limits: limits(config),
     };
     let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
-    let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &arguments.data_dir).await?;
+    let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &config.data_dir)
+        .await
+        .map_err(|error| startup::grpc(&error, config))?;
     let remoting_config = remoting::Config {
-        cluster: CLUSTER.to_owned(),
-        broker: BROKER.to_owned(),
-        namesrv: at(arguments.namesrv_port),
-        listen: at(arguments.broker_port),
-        advertise: arguments.advertise.clone(),
-        certificate: certificate(arguments),
-        auto_create_groups: true,
-        auto_create_topics: arguments.auto_create_topics,
-        delay_levels: arguments.message_delay_levels.0.clone(),
+        cluster: config.cluster_name.clone(),
+        broker: config.broker_name.clone(),
+        namesrv: at(config.namesrv_port),
+        listen: at(config.broker_port),
+        advertise: advertised(config),
+        certificate: certificate(config),
+        auto_create_groups: config.auto_create_groups,
+        auto_create_topics: config.auto_create_topics,
+        delay_levels: config.message_delay_levels.clone(),
     };
-    let remoting = Remoting::bind(remoting_config, shard.handle(), &arguments.data_dir).await?;
+    let remoting = Remoting::bind(remoting_config, shard.handle(), &config.data_dir)
+        .await
+        .map_err(|error| startup::remoting(&error, config))?;
     remoting.look_elsewhere(Arc::new(grpc.commands()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
-    let banner = format!(
-        "redstart {} is ready\n  5.x clients (gRPC, plaintext and TLS)   {}\n  4.x clients and mqadmin (Remoting)      -n {}\n  data                                    {}\n",
-        env!("CARGO_PKG_VERSION"),
-        grpc.address()?,
-        at(arguments.namesrv_port),
-        arguments.data_dir.display()
-    );
-    // Whoever started this may not listen any more.
-    drop(std::io::stdout().write_all(banner.as_bytes()));
+    // Before anybody is told that it is ready: who then says stop is heard.
+    let signals = Signals::listen()?;
+    let (namesrv, broker) = remoting.addresses()?;
+    let grpc_at = grpc.address()?;
+    let millis = started.elapsed().as_millis() as u64;
+    tracing::info!(grpc = %grpc_at, %namesrv, %broker, millis, "ready");
+    Banner { grpc: grpc_at, namesrv, broker, data: &config.data_dir }.print();
 
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
@@ -202,7 +164,8 @@ async fn serve(
         drop(ended.changed().await);
     });
     let grpc = tokio::spawn(grpc);
-    wait_for_end(shard).await?;
+    let why = signals.wait(shard).await;
+    tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
     stop.send(true).context("the front ends have ended")?;
     if tokio::time::timeout(GRACE, grpc).await.is_err() {
         tracing::info!("some calls did not end in time and are cut off");
@@ -211,32 +174,75 @@ async fn serve(
     Ok(())
 }
 
-fn certificate(arguments: &Arguments) -> Option<CertificateFiles> {
-    let (certificate, key) = (arguments.tls_cert.clone()?, arguments.tls_key.clone()?);
+/// With a port: of a host alone gRPC clients could not tell it.
+fn advertised(config: &Config) -> Option<String> {
+    let address = config.advertise.as_deref()?;
+    let port = config.grpc_port;
+    Some(match address.parse::<std::net::IpAddr>() {
+        Ok(address) => SocketAddr::new(address, port).to_string(),
+        Err(_) if address.ends_with(']') || !address.contains(':') => format!("{address}:{port}"),
+        Err(_) => address.to_owned(),
+    })
+}
+
+fn certificate(config: &Config) -> Option<CertificateFiles> {
+    let (certificate, key) = (config.tls_cert.clone()?, config.tls_key.clone()?);
     Some(CertificateFiles { certificate, key })
 }
 
 /// As many connections as there can be files, with some left for segments and the other ports.
-fn limits() -> grpc::Limits {
-    let default = grpc::Limits::default();
+fn limits(config: &Config) -> grpc::Limits {
     let files = raise_file_limit();
-    let connections_max = default.connections_max.min(files.saturating_sub(FILES_RESERVED).max(files / 2));
+    let connections_max =
+        config.grpc_connections_max.min(files.saturating_sub(FILES_RESERVED).max(files / 2));
     tracing::info!(files, connections_max, "limits");
-    grpc::Limits { connections_max, ..default }
+    grpc::Limits { connections_max, ..grpc::Limits::default() }
 }
 
-/// A signal to stop, or a shard that has failed.
-async fn wait_for_end(shard: &Shard) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    let mut watch = tokio::time::interval(WATCH_INTERVAL);
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = watch.tick() => if shard.has_failed() {
-                return Ok(());
-            },
+/// The signals that stop the broker.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        let to = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Signals { interrupt: to(SignalKind::interrupt())?, terminate: to(SignalKind::terminate())? })
+    }
+
+    /// Until one comes, or the shard has failed; says which.
+    async fn wait(mut self, shard: &Shard) -> &'static str {
+        let mut watch = tokio::time::interval(WATCH_INTERVAL);
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = watch.tick() => if shard.has_failed() {
+                    return "the shard failed";
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advertised_host_gets_the_port() {
+        let mut config = Config::of(&config::Values::default()).unwrap();
+        for (given, expected) in [
+            ("10.0.0.1", "10.0.0.1:8081"),
+            ("mq.example.org", "mq.example.org:8081"),
+            ("mq.example.org:443", "mq.example.org:443"),
+            ("::1", "[::1]:8081"),
+            ("[::1]", "[::1]:8081"),
+            ("[::1]:443", "[::1]:443"),
+        ] {
+            config.advertise = Some(given.to_owned());
+            assert_eq!(advertised(&config).as_deref(), Some(expected));
         }
     }
 }

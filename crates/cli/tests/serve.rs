@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
@@ -51,7 +53,8 @@ fn command_on(data: &Path, broker_port: u16) -> Command {
     let broker_port = broker_port.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
     command
-        .args(["--grpc-port", "0", "--namesrv-port", "0", "--broker-port", &broker_port, "--data-dir"])
+        .args(["--grpc-port", "0", "--namesrv-port", "0", "--broker-port", &broker_port])
+        .args(["--http-port", "0", "--data-dir"])
         .arg(data)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -165,21 +168,6 @@ async fn listen(channel: Channel, name: String) {
     while heard.message().await.expect("the stream ends, it is not cut off").is_some() {}
 }
 
-/// Makes the topic by a request of the 4.x protocol: length, header length, header as JSON.
-fn create_topic(broker_port: SocketAddr) {
-    use std::io::{Read, Write};
-    let header = format!(
-        r#"{{"code":17,"language":"JAVA","version":475,"opaque":1,"flag":0,"extFields":{{"topic":"{TOPIC}","readQueueNums":"4","writeQueueNums":"4","perm":"6","attributes":"+message.type=NORMAL"}}}}"#
-    );
-    let mut stream = std::net::TcpStream::connect(broker_port).unwrap();
-    let mut frame = ((header.len() + 4) as u32).to_be_bytes().to_vec();
-    frame.extend((header.len() as u32).to_be_bytes());
-    frame.extend(header.as_bytes());
-    stream.write_all(&frame).unwrap();
-    let mut answer = [0; 8];
-    stream.read_exact(&mut answer).unwrap();
-}
-
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -190,7 +178,7 @@ async fn a_stop_under_load_loses_nothing_and_cuts_nobody_off() {
     let broker_port = free_port();
     let mut serve = command_on(data.path(), broker_port);
     let mut broker = Broker::start(&mut serve);
-    create_topic(SocketAddr::from(([127, 0, 0, 1], broker_port)));
+    support::create_topic(SocketAddr::from(([127, 0, 0, 1], broker_port)), TOPIC);
     let mut channels = Vec::new();
     for _ in 0..10 {
         channels.push(channel(broker.grpc).await);
@@ -247,6 +235,32 @@ async fn a_stop_under_load_loses_nothing_and_cuts_nobody_off() {
         lost.len(),
         acknowledged.len()
     );
+}
+
+#[tokio::test]
+async fn the_largest_body_is_the_one_that_is_set() {
+    const LARGEST: usize = 12 << 20;
+    let data = TempDir::new().unwrap();
+    let broker_port = free_port();
+    let broker = Broker::start(command_on(data.path(), broker_port).args(["--message-bytes-max", "12MiB"]));
+    support::create_topic(SocketAddr::from(([127, 0, 0, 1], broker_port)), TOPIC);
+    let channel = channel(broker.grpc).await;
+    receive(&channel, "first", 0).await.unwrap();
+    let mut service = MessagingServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+    for (size, expected) in [(LARGEST, Code::Ok), (LARGEST + 1, Code::MessageBodyTooLarge)] {
+        let large = v2::Message { body: vec![7; size].into(), ..message("large") };
+        let answer = service.send_message(by("sender", SendMessageRequest { messages: vec![large] })).await;
+        let code = answer.unwrap().into_inner().status.unwrap().code;
+        assert_eq!(code, i32::from(expected), "{size} bytes");
+    }
+    let mut answer = service.receive_message(by("receiver", receive_request(5))).await.unwrap().into_inner();
+    let mut sizes = Vec::new();
+    while let Some(part) = answer.message().await.unwrap() {
+        if let Some(Content::Message(message)) = part.content {
+            sizes.push(message.body.len());
+        }
+    }
+    assert_eq!(sizes, [LARGEST]);
 }
 
 #[test]

@@ -1,0 +1,31 @@
+use std::{fmt::Write as _, io::Write as _, net::SocketAddr, path::Path};
+
+/// Where the broker listens, for whoever has started it by hand.
+#[derive(Debug)]
+pub struct Banner<'a> {
+    pub grpc: SocketAddr,
+    pub namesrv: SocketAddr,
+    pub broker: SocketAddr,
+    pub data: &'a Path,
+}
+
+impl Banner<'_> {
+    pub fn print(&self) {
+        let mut out = format!("redstart {} is ready\n", env!("CARGO_PKG_VERSION"));
+        let rows = [
+            ("5.x clients (gRPC, plaintext and TLS)", self.grpc.to_string()),
+            ("4.x clients and mqadmin (Remoting)", format!("-n {}", self.namesrv)),
+            ("broker (Remoting)", self.broker.to_string()),
+            ("data", self.data.display().to_string()),
+        ];
+        for (what, at) in rows {
+            let _ = writeln!(out, "  {what:<40}{at}");
+        }
+        let _ = writeln!(
+            out,
+            "  try: redstart topic create orders         more: README.md, docs/configuration.md"
+        );
+        // Whoever started this may not listen any more.
+        drop(std::io::stdout().write_all(out.as_bytes()));
+    }
+}

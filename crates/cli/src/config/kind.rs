@@ -1,0 +1,306 @@
+//! What a value may be: how it is read, and the words that say so when it is something else.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use redstart_engine::BODY_BYTES_CEILING;
+use tracing_subscriber::EnvFilter;
+
+/// How values of one type are read.
+pub struct Kind<T> {
+    /// Completes the sentence "it must be …".
+    pub accepted: &'static str,
+    pub form: Form,
+    pub read: fn(&str) -> Option<T>,
+}
+
+/// How a value may stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    /// A whole number, or text such as `5m` and `64MiB`.
+    Number,
+    Truth,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushMode {
+    Sync,
+    Async,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const NAME_BYTES_MAX: usize = 100;
+const LEVELS_MAX: usize = 64;
+
+pub const PATH: Kind<PathBuf> =
+    Kind { accepted: "a path", form: Form::Text, read: |text| (!text.is_empty()).then(|| text.into()) };
+
+pub const OPTIONAL_PATH: Kind<Option<PathBuf>> =
+    Kind { accepted: "the path of a file", form: Form::Text, read: optional_path };
+
+pub const ADDRESS: Kind<IpAddr> = Kind {
+    accepted: "an IP address, such as 127.0.0.1, or 0.0.0.0 for all of the machine",
+    form: Form::Text,
+    read: |text| text.parse().ok(),
+};
+
+pub const PORT: Kind<u16> = Kind {
+    accepted: "a port from 0 to 65535, 0 for any that is free",
+    form: Form::Number,
+    read: |text| text.parse().ok(),
+};
+
+pub const HOST: Kind<Option<String>> =
+    Kind { accepted: "a host or host:port, such as mq.example.org:8081", form: Form::Text, read: host };
+
+pub const NAME: Kind<String> = Kind {
+    accepted: "1 to 100 letters, digits, - and _",
+    form: Form::Text,
+    read: |text| {
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        ((1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(known)).then(|| text.to_owned())
+    },
+};
+
+pub const TRUTH: Kind<bool> =
+    Kind { accepted: "true or false", form: Form::Truth, read: |text| text.parse().ok() };
+
+pub const FLUSH: Kind<FlushMode> = Kind {
+    accepted: "sync or async",
+    form: Form::Text,
+    read: |text| match text {
+        "sync" => Some(FlushMode::Sync),
+        "async" => Some(FlushMode::Async),
+        _ => None,
+    },
+};
+
+pub const FLUSH_INTERVAL: Kind<Duration> = Kind {
+    accepted: "a time from 10ms to 60s",
+    form: Form::Number,
+    read: |text| time(text).filter(|time| (Duration::from_millis(10)..=60 * SECOND).contains(time)),
+};
+
+pub const DELAYS: Kind<Vec<Duration>> =
+    Kind { accepted: "a list of up to 64 delays, such as \"1s 10m 2h\"", form: Form::Text, read: delays };
+
+pub const WAIT: Kind<Duration> = Kind {
+    accepted: "a time from 1ms to 24h, such as 60s; a bare number counts seconds",
+    form: Form::Number,
+    read: |text| time(text).filter(|time| (Duration::from_millis(1)..=24 * HOUR).contains(time)),
+};
+
+pub const CHECKS: Kind<u32> = Kind {
+    accepted: "a number from 1 to 1000",
+    form: Form::Number,
+    read: |text| text.parse().ok().filter(|number| (1..=1000).contains(number)),
+};
+
+/// Not below an hour: whoever means hours and writes a bare number must not lose what is older than a minute.
+pub const RETENTION: Kind<Duration> = Kind {
+    accepted: "a time from 1h to 3650d, such as 72h",
+    form: Form::Number,
+    read: |text| time(text).filter(|time| (HOUR..=3650 * DAY).contains(time)),
+};
+
+pub const PERCENT: Kind<u8> = Kind {
+    accepted: "a number from 1 to 100",
+    form: Form::Number,
+    read: |text| text.parse().ok().filter(|number| (1..=100).contains(number)),
+};
+
+pub const SEGMENT: Kind<u64> = Kind {
+    accepted: "a size from 32MiB to 1GiB",
+    form: Form::Number,
+    read: |text| bytes(text).filter(|bytes| (32 << 20..=1 << 30).contains(bytes)),
+};
+
+pub const MESSAGE: Kind<usize> = Kind {
+    accepted: "a size from 1KiB to 12MiB",
+    form: Form::Number,
+    read: |text| {
+        let bytes = usize::try_from(bytes(text)?).ok()?;
+        (1 << 10..=BODY_BYTES_CEILING).contains(&bytes).then_some(bytes)
+    },
+};
+
+pub const PENDING: Kind<usize> = Kind {
+    accepted: "a size from 32MiB to 64GiB",
+    form: Form::Number,
+    read: |text| {
+        bytes(text).filter(|bytes| (32 << 20..=64 << 30).contains(bytes)).map(|bytes| bytes as usize)
+    },
+};
+
+pub const CONNECTIONS: Kind<usize> = Kind {
+    accepted: "a number from 1 to 1000000",
+    form: Form::Number,
+    read: |text| text.parse().ok().filter(|number| (1..=1_000_000).contains(number)),
+};
+
+pub const LOG: Kind<String> = Kind {
+    accepted: "levels by target, such as info,redstart_server::remoting=debug",
+    form: Form::Text,
+    read: log_levels,
+};
+
+pub const LOG_FORMAT: Kind<LogFormat> = Kind {
+    accepted: "text or json",
+    form: Form::Text,
+    read: |text| match text {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    },
+};
+
+/// Nothing is none; every text is a path.
+fn optional_path(text: &str) -> Option<Option<PathBuf>> {
+    Some((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+fn host(text: &str) -> Option<Option<String>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let odd = |c: char| c.is_whitespace() || matches!(c, '/' | '@' | ',' | ';');
+    let port_fits = match text.rsplit_once(':') {
+        // An IPv6 address without a port is full of colons itself.
+        _ if text.parse::<IpAddr>().is_ok() || text.ends_with(']') => true,
+        Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => true,
+    };
+    (port_fits && !text.contains(odd)).then(|| Some(text.to_owned()))
+}
+
+/// Reads a time such as `500ms`, `60s`, `5m`, `72h` or `7d`; a bare number counts seconds.
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    let millis = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 3600 * 1000,
+        "d" => 24 * 3600 * 1000,
+        _ => return None,
+    };
+    number.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// Reads a size such as `64MiB`; a bare number counts bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = split(text)?;
+    let bytes = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(bytes)
+}
+
+fn split(text: &str) -> Option<(u64, &str)> {
+    let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit);
+    Some((number.parse().ok()?, unit))
+}
+
+/// Reads delays in RocketMQ's notation: `1s 10m 2h 1d`.
+fn delays(text: &str) -> Option<Vec<Duration>> {
+    let delay =
+        |word: &str| time(word).filter(|_| word.ends_with(['s', 'm', 'h', 'd']) && !word.ends_with("ms"));
+    let delays: Vec<_> = text.split_whitespace().map(delay).collect::<Option<_>>()?;
+    (1..=LEVELS_MAX).contains(&delays.len()).then_some(delays)
+}
+
+/// A word alone must be a level: as the name of a target, which it could be too, it is more likely misspelt.
+fn log_levels(text: &str) -> Option<String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let known =
+        |part: &str| part.contains('=') || LEVELS.contains(&part.trim().to_ascii_lowercase().as_str());
+    let fits = text.split(',').all(known) && EnvFilter::builder().parse(text).is_ok();
+    fits.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_have_their_units() {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("2", 2000),
+            ("3s", 3000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("1d", 86_400_000),
+        ] {
+            assert_eq!(time(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for (text, size) in [("7", 7), ("2KiB", 2048), ("3MiB", 3 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(bytes(text), Some(size), "{text}");
+        }
+        for text in ["", "s", "-1s", "1.5h", "5 m", "1w", "99999999999999999999", "18446744073709551615d"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+        for text in ["", "MiB", "1MB", "1 MiB", "-1", "18446744073709551615KiB"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_retention_without_its_unit_is_refused() {
+        assert_eq!((RETENTION.read)("72"), None);
+        assert_eq!((RETENTION.read)("72h"), Some(72 * HOUR));
+        assert_eq!((RETENTION.read)("59m"), None);
+    }
+
+    #[test]
+    fn delays_are_rocketmqs() {
+        assert_eq!(delays("1s 10m  2h"), Some([1, 600, 7200].map(Duration::from_secs).to_vec()));
+        for text in ["", " ", "1", "1s 2", "5ms", "1s,2s", "é", &"1s ".repeat(65)] {
+            assert_eq!(delays(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        for text in ["mq.example.org", "mq:1", "10.0.0.1:8081", "::1", "[::1]", "[::1]:8081"] {
+            assert_eq!(host(text), Some(Some(text.to_owned())), "{text}");
+        }
+        assert_eq!(host(""), Some(None));
+        for text in ["http://mq", "mq:", ":80", "mq:0", "mq:99999", "a b", "a:1,b:1"] {
+            assert_eq!(host(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_level_is_refused() {
+        for text in ["info", "WARN", "info,redstart_server::remoting=debug", "off"] {
+            assert!(log_levels(text).is_some(), "{text}");
+        }
+        for text in ["", "inof", "info,redstart_server", "redstart_server=loud"] {
+            assert!(log_levels(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_may_stand_in_topics() {
+        for text in ["DefaultCluster", "a-b_9"] {
+            assert!((NAME.read)(text).is_some(), "{text}");
+        }
+        for text in ["", "a b", "a.b", "a/b", "ä", &"x".repeat(101)] {
+            assert!((NAME.read)(text).is_none(), "{text}");
+        }
+    }
+}

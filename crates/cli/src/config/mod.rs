@@ -1,0 +1,76 @@
+//! How the broker is configured: flags first, then a file, then environment variables, then defaults.
+//!
+//! [`settings`] is the one table of what can be set; everything else here reads values for it or shows it.
+
+mod alias;
+mod environment;
+mod error;
+mod file;
+mod flags;
+mod kind;
+mod settings;
+mod show;
+mod values;
+
+use std::path::PathBuf;
+
+pub use error::Error;
+pub use flags::Flags;
+pub use kind::{FlushMode, LogFormat};
+pub use settings::{Config, SETTINGS, Setting};
+pub use show::{Arguments, run};
+pub use values::{Source, Values};
+
+/// The settings in force, where each comes from, and the file that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    pub values: Values,
+    pub file: Option<PathBuf>,
+}
+
+/// Reads every source. A wrong value is refused also where another source overrules it.
+pub fn load(flags: &Flags) -> Result<Loaded, Error> {
+    let mut values = Values::default();
+    values.add(flags.values()?);
+    let file = file::choose(flags.file.as_deref());
+    if let Some(file) = &file {
+        values.add(file::load(file)?);
+    }
+    values.add(environment::read(std::env::vars_os())?);
+    let config = Config::of(&values)?;
+    check_together(&config)?;
+    Ok(Loaded { config, values, file })
+}
+
+/// What no setting can tell by itself.
+fn check_together(config: &Config) -> Result<(), Error> {
+    let missing = match (&config.tls_cert, &config.tls_key) {
+        (Some(_), None) => Some(("tls_cert", "tls_key")),
+        (None, Some(_)) => Some(("tls_key", "tls_cert")),
+        _ => None,
+    };
+    if let Some((given, missing)) = missing {
+        let ways = Setting::named(missing).map(Setting::ways).unwrap_or_default();
+        return Err(Error::Together(format!("`{given}` is set and `{missing}` is not: give it with {ways}")));
+    }
+    if config.disk_clean_percent > config.disk_refuse_percent {
+        return Err(Error::Together(format!(
+            "`disk_clean_percent` is {} and `disk_refuse_percent` is {}: messages would be refused before any is deleted",
+            config.disk_clean_percent, config.disk_refuse_percent
+        )));
+    }
+    let ports = [
+        ("namesrv_port", config.namesrv_port),
+        ("broker_port", config.broker_port),
+        ("grpc_port", config.grpc_port),
+        ("http_port", config.http_port),
+    ];
+    for (at, (key, port)) in ports.iter().enumerate() {
+        let same = ports[..at].iter().find(|(_, other)| other == port && *port != 0);
+        if let Some((other, _)) = same {
+            return Err(Error::Together(format!("`{other}` and `{key}` are both {port}: give each its own")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! `redstart health`: asks a running broker whether it serves. For containers, whose image has no other tool.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+
+use crate::config::{self, Flags};
+
+const TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_BYTES_MAX: u64 = 4 << 10;
+
+pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let config = config::load(flags)?.config;
+    let address = SocketAddr::new(reachable(config.listen), config.http_port);
+    let status = ask(address).with_context(|| format!("no answer from {address}"))?;
+    if status != "200" {
+        bail!("not ready: {address} answers {status}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where to reach what listens on all addresses.
+fn reachable(listen: IpAddr) -> IpAddr {
+    match listen {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        one => one,
+    }
+}
+
+/// The status of the answer.
+fn ask(address: SocketAddr) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(
+        format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut answer = Vec::new();
+    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
+        // What was read before is enough.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+        read => drop(read?),
+    }
+    let line = String::from_utf8_lossy(&answer);
+    let mut words = line.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(version), Some(status)) if version.starts_with("HTTP/1.") => Ok(status.to_owned()),
+        _ => bail!("this is no HTTP"),
+    }
+}

@@ -1,0 +1,26 @@
+//! The log: structured lines on stderr.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, LogFormat};
+
+const VARIABLE: &str = "RUST_LOG";
+
+/// Begins to log. `RUST_LOG` comes before the setting, because it is how one looks into a single start.
+pub fn start(config: &Config) -> anyhow::Result<()> {
+    let (levels, named) = match std::env::var(VARIABLE) {
+        Ok(levels) if !levels.is_empty() => (levels, VARIABLE),
+        _ => (config.log.clone(), "log"),
+    };
+    let filter =
+        EnvFilter::builder().parse(&levels).with_context(|| format!("`{named}` is {levels:?}, no levels"))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Why the broker did not start, in one line that says what to do.
+
+use std::{
+    io::{Error as IoError, ErrorKind},
+    net::SocketAddr,
+    path::Path,
+};
+
+use redstart_engine::OpenError;
+use redstart_log::Error as LogError;
+use redstart_server::{grpc, remoting, shard, tls::TlsError};
+
+use crate::config::{Config, Setting};
+
+/// How to give a setting, as the end of an advice.
+fn ways(key: &str) -> String {
+    Setting::named(key).map(Setting::ways).unwrap_or_default()
+}
+
+pub fn grpc(error: &grpc::StartError, config: &Config) -> anyhow::Error {
+    anyhow::Error::msg(match error {
+        grpc::StartError::Listen { address, source } => listening(*address, source, config),
+        grpc::StartError::Tls(error) => tls(error, config),
+        grpc::StartError::Key(source) => {
+            beside_data(&format!("the key of receipt handles: {source}"), source.kind(), &config.data_dir)
+        }
+    })
+}
+
+pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error {
+    anyhow::Error::msg(match error {
+        remoting::StartError::Listen { address, source, .. } => listening(*address, source, config),
+        remoting::StartError::Tls(error) => tls(error, config),
+        remoting::StartError::Names(source) => {
+            beside_data(&format!("the name service's values: {source}"), source.kind(), &config.data_dir)
+        }
+        remoting::StartError::Settings(_) => error.to_string(),
+    })
+}
+
+/// A port that cannot be had. Which setting it is, the number tells: no two are the same.
+fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
+    let (port, at) = (address.port(), address.ip());
+    let key = match port {
+        port if port == config.namesrv_port => "namesrv_port",
+        port if port == config.broker_port => "broker_port",
+        port if port == config.grpc_port => "grpc_port",
+        _ => "http_port",
+    };
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "port {port} of {at} is taken: stop the process that has it, or give another port with {}",
+            ways(key)
+        ),
+        ErrorKind::AddrNotAvailable => format!(
+            "{at} is no address of this machine: give one that is, or 0.0.0.0 for all, with {}",
+            ways("listen")
+        ),
+        ErrorKind::PermissionDenied => format!(
+            "no permission to listen on port {port}: give one from 1024 on with {}, or the process CAP_NET_BIND_SERVICE",
+            ways(key)
+        ),
+        _ => format!("cannot listen on {address}: {error}: check {} and {}", ways(key), ways("listen")),
+    }
+}
+
+fn tls(error: &TlsError, config: &Config) -> String {
+    match (&config.tls_cert, error) {
+        (Some(_), _) => {
+            format!("TLS: {error}: check {} and {}", ways("tls_cert"), ways("tls_key"))
+        }
+        (None, TlsError::Io { source, .. }) => {
+            beside_data(&format!("TLS: {error}"), source.kind(), &config.data_dir)
+        }
+        (None, _) => format!(
+            "TLS: {error}: remove tls.crt and tls.key from {}, and new ones are made",
+            config.data_dir.display()
+        ),
+    }
+}
+
+/// A file of the data directory, outside the shard's.
+fn beside_data(what: &str, kind: ErrorKind, dir: &Path) -> String {
+    match kind {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => no_permission(dir),
+        _ => format!("{what} (in {})", dir.display()),
+    }
+}
+
+fn no_permission(dir: &Path) -> String {
+    format!(
+        "no permission to write in {}: let user {} write there, or give another directory with {}",
+        dir.display(),
+        rustix::process::geteuid().as_raw(),
+        ways("data_dir")
+    )
+}
+
+/// The shard's directory cannot be had.
+pub fn directory(error: &IoError, dir: &Path) -> anyhow::Error {
+    anyhow::Error::msg(match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => no_permission(dir),
+        _ => format!("cannot open {}: {error}: check {}", dir.display(), ways("data_dir")),
+    })
+}
+
+pub fn shard(error: &shard::StartError, dir: &Path) -> anyhow::Error {
+    use shard::StartError;
+    anyhow::Error::msg(match error {
+        StartError::Log(error) | StartError::Engine(OpenError::Log(error)) => log(error, dir),
+        StartError::Engine(error) => damaged(&error.to_string(), dir),
+        StartError::Thread(error) => {
+            format!("cannot start a thread: {error}: look at the limits of the process")
+        }
+    })
+}
+
+fn log(error: &LogError, dir: &Path) -> String {
+    match error {
+        LogError::Locked { .. } => {
+            format!("{error}: stop it, or give another directory with {}", ways("data_dir"))
+        }
+        LogError::UnknownVersion { file, found, known } if found > known => format!(
+            "{}: a newer release wrote it (format {found}, this one knows {known}): start that release, or give another directory with {}",
+            dir.join(file).display(),
+            ways("data_dir")
+        ),
+        LogError::UnknownVersion { .. } | LogError::Corrupt { .. } => damaged(&error.to_string(), dir),
+        LogError::NoSpace(_) => {
+            format!(
+                "{error}: make room on the volume of {}, or give another directory with {}",
+                dir.display(),
+                ways("data_dir")
+            )
+        }
+        LogError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => no_permission(dir),
+        LogError::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => no_permission(dir),
+        _ => format!("cannot open {}: {error}", dir.display()),
+    }
+}
+
+fn damaged(what: &str, dir: &Path) -> String {
+    let data = dir.parent().unwrap_or(dir).display();
+    format!("{}: {what}: `redstart check {data}` names all damage; restore a backup", dir.display())
+}

@@ -1,0 +1,75 @@
+//! `redstart check` tells sound data from damaged, and does not touch what is in use.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use support::{Running, create_topic, output};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_redstart");
+
+fn check(dir: &Path) -> Output {
+    output(Command::new(BINARY).env_clear().arg("check").arg(dir))
+}
+
+/// A broker that has something in its log.
+fn broker(data: &Path) -> Running {
+    let broker = Running::start(&mut support::serve(Path::new(BINARY), data));
+    create_topic(broker.broker, "t");
+    broker
+}
+
+fn unchecked(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn a_directory_that_cannot_be_checked_is_refused_in_one_line() {
+    let home = TempDir::new().unwrap();
+    let absent = home.path().join("absent");
+    assert!(unchecked(&check(&absent)).contains("absent is not a directory"));
+    assert!(!absent.exists());
+    assert!(unchecked(&check(home.path())).contains("holds no data of a broker"));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "nothing is made");
+    let data = home.path().join("data");
+    let broker = broker(&data);
+    let said = unchecked(&check(&data));
+    let holder = format!("in use by another process: process {}", broker.child.id());
+    assert!(said.contains(&holder), "{said}");
+}
+
+#[test]
+fn sound_data_is_counted_and_damage_named() {
+    let data = TempDir::new().unwrap();
+    broker(data.path()).stop();
+    let output = check(data.path());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.starts_with(&data.path().join("shard-0").display().to_string()), "{said}");
+    assert!(said.contains("1 segments with ") && said.ends_with("\nsound\n"), "{said}");
+    // The log's own directory may be named too.
+    assert_eq!(check(&data.path().join("shard-0")).status.code(), Some(0));
+
+    let segment = "00000000000000000000.log";
+    let path = data.path().join("shard-0").join(segment);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let output = check(data.path());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("PROBLEM {segment}: byte 0: segment header is damaged")), "{said}");
+    assert!(said.contains("\nDAMAGED: "), "{said}");
+    assert_eq!(fs::read(&path).unwrap(), bytes, "a check repairs nothing");
+}

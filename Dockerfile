@@ -1,0 +1,25 @@
+# The broker and nothing else that runs. Building it needs cargo and a C compiler, which the first image has.
+FROM rust:1-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --package redstart
+
+FROM debian:bookworm-slim
+RUN groupadd --system --gid 10001 redstart \
+    && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/redstart redstart \
+    && install --directory --owner=redstart --group=redstart --mode=0700 /var/lib/redstart \
+    && install --directory /etc/redstart
+COPY --from=build /src/target/release/redstart /usr/local/bin/redstart
+
+# Settings are variables, or a file mounted as /etc/redstart/redstart.toml, which comes before them. Not flags: the health
+# check would not know them.
+ENV REDSTART_DATA_DIR=/var/lib/redstart REDSTART_LISTEN=0.0.0.0
+WORKDIR /etc/redstart
+USER 10001:10001
+VOLUME /var/lib/redstart
+# Name service, broker, broker for clients older than 4.5.1, gRPC, metrics and health.
+EXPOSE 9876 10911 10909 8081 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["redstart", "health"]
+ENTRYPOINT ["redstart"]
+CMD ["serve"]

@@ -39,7 +39,7 @@ pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error 
 }
 
 /// A port that cannot be had. Which setting it is, the number tells: no two are the same.
-fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
+pub fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     let (port, at) = (address.port(), address.ip());
     let key = match port {
         port if port == config.namesrv_port => "namesrv_port",

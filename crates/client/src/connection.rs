@@ -1,6 +1,7 @@
 //! One Remoting connection. Calls run side by side: each has its number, and answers come in any order.
 
 use std::{
+    io::ErrorKind,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, Ordering},
@@ -80,7 +81,7 @@ impl Connection {
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
             .await
             .map_err(|_| failed(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))?
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(reason(&error)))?;
         stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
         let (input, output) = stream.into_split();
         let shared = Arc::new(Shared::default());
@@ -135,6 +136,16 @@ impl Connection {
 
     fn closed(&self) -> Error {
         Error::Closed { address: self.address.clone() }
+    }
+}
+
+/// Why nobody answered, without the system's error number where there are plain words.
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        kind @ (ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::TimedOut) => {
+            kind.to_string()
+        }
+        _ => error.to_string(),
     }
 }
 

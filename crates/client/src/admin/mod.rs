@@ -1,0 +1,147 @@
+//! What operators ask of a cluster: a name server says which brokers there are, each broker is asked by itself.
+//!
+//! Methods that take a broker's address ask that one; those that do not find the brokers by themselves. Bodies are
+//! RocketMQ's types as `redstart_wire` has them.
+
+mod clients;
+mod cluster;
+mod error;
+mod groups;
+mod json;
+mod message;
+mod messages;
+mod names;
+mod offsets;
+mod progress;
+pub mod property;
+mod pull;
+mod send;
+mod topics;
+mod trace;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use redstart_wire::remoting::{Command, code};
+use tokio::sync::Mutex;
+
+pub use cluster::{Broker, Target};
+pub use error::Error;
+pub use message::{BodyError, Message};
+pub use messages::KeyQuery;
+pub use names::{DEAD_LETTER_PREFIX, POP_RETRY_SEPARATORS, RETRY_PREFIX, TRACE_TOPIC, is_system_topic};
+pub use offsets::Boundary;
+pub use progress::{ConsumeStats, Progress};
+pub use property as properties;
+pub use pull::{Expression, PullRequest, PullStatus, Pulled};
+pub use send::{OutgoingMessage, Receipt, SendStatus, message_id};
+pub use topics::{TopicSpec, TopicStats};
+pub use trace::{Trace, TraceKind, read_trace};
+
+use crate::{Connection, connection};
+
+/// As mqadmin has it.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The group in whose name messages are read: every server knows it, and nobody's offsets stand under it.
+const TOOLS_GROUP: &str = "TOOLS_CONSUMER";
+
+/// An operator's way into a cluster. Connections are opened when they are needed and kept.
+#[derive(Debug)]
+pub struct Admin {
+    names: Vec<String>,
+    timeout: Duration,
+    connections: Mutex<HashMap<String, Arc<Connection>>>,
+}
+
+impl Admin {
+    /// `names` are the addresses of the name servers, separated by `;`.
+    pub fn new(names: &str) -> Admin {
+        let names = names.split(';').map(|address| address.trim().to_owned()).filter(|name| !name.is_empty());
+        Admin { names: names.collect(), timeout: TIMEOUT, connections: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Admin {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The name servers as they were given.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn names_text(&self) -> String {
+        self.names.join(";")
+    }
+
+    /// Asks the first name server that can be reached. The answer's code is success.
+    pub async fn ask_names(&self, request: Command) -> Result<Command, Error> {
+        let mut failed =
+            Error::NoNameServer { address: self.names_text(), why: "no address given".to_owned() };
+        for address in &self.names {
+            match self.ask_name(address, request.clone()).await {
+                Err(error @ Error::NoNameServer { .. }) => failed = error,
+                other => return other,
+            }
+        }
+        Err(failed)
+    }
+
+    /// Asks one name server.
+    pub async fn ask_name(&self, address: &str, request: Command) -> Result<Command, Error> {
+        let asked = self.call(address, request, self.timeout).await;
+        asked.map_err(|error| match error {
+            Error::NoBroker { address, why } => Error::NoNameServer { address, why },
+            other => other,
+        })
+    }
+
+    /// Asks a broker. The answer's code is success.
+    pub async fn ask(&self, broker: &str, request: Command) -> Result<Command, Error> {
+        self.call(broker, request, self.timeout).await
+    }
+
+    async fn call(&self, address: &str, request: Command, timeout: Duration) -> Result<Command, Error> {
+        let asked = request.code;
+        let answer = self.answer(address, request, timeout).await?;
+        if answer.code != code::SUCCESS {
+            return Err(refused(address, asked, answer));
+        }
+        Ok(answer)
+    }
+
+    /// The answer, whatever its code.
+    async fn answer(&self, address: &str, request: Command, timeout: Duration) -> Result<Command, Error> {
+        let connection = self.connection(address).await?;
+        let answered = connection.call(request, timeout).await;
+        if let Err(connection::Error::Closed { .. }) = &answered {
+            // The next call opens another one.
+            self.connections.lock().await.remove(address);
+        }
+        answered.map_err(Error::Connection)
+    }
+
+    async fn connection(&self, address: &str) -> Result<Arc<Connection>, Error> {
+        // Held while a connection is opened: whoever wants the same one waits for it.
+        let mut connections = self.connections.lock().await;
+        if let Some(connection) = connections.get(address) {
+            return Ok(connection.clone());
+        }
+        let connection = Connection::open(address).await.map_err(|error| match error {
+            connection::Error::Connect { address, why } => Error::NoBroker { address, why },
+            other => Error::Connection(other),
+        })?;
+        let connection = Arc::new(connection);
+        connections.insert(address.to_owned(), connection.clone());
+        Ok(connection)
+    }
+}
+
+fn refused(address: &str, request: i32, answer: Command) -> Error {
+    Error::Refused {
+        address: address.to_owned(),
+        request,
+        code: answer.code,
+        remark: answer.remark.unwrap_or_else(|| "it did not say why".to_owned()),
+    }
+}

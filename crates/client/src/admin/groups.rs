@@ -7,7 +7,7 @@ use redstart_wire::remoting::{
     code,
 };
 
-use super::{Admin, Error, json};
+use super::{Admin, Error, Target, json};
 
 /// Groups of one answer.
 const PAGE: usize = 2000;
@@ -35,6 +35,17 @@ impl Admin {
         let request = code::GET_SUBSCRIPTIONGROUP_CONFIG;
         let answer = self.ask(broker, Command::request(request).with_field("group", group)).await;
         json::read(broker, request, &answer.map_err(|error| error.about_group(group))?)
+    }
+
+    /// Whether any broker has the group.
+    pub async fn has_group(&self, group: &str) -> Result<bool, Error> {
+        for broker in self.masters(&Target::Everywhere).await? {
+            match self.group(&broker.address, group).await {
+                Err(Error::UnknownGroup { .. }) => {}
+                other => return other.map(|_| true),
+            }
+        }
+        Ok(false)
     }
 
     /// All consumer groups of one broker.

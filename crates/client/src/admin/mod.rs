@@ -28,7 +28,9 @@ pub use cluster::{Broker, Target};
 pub use error::Error;
 pub use message::{BodyError, Message};
 pub use messages::KeyQuery;
-pub use names::{DEAD_LETTER_PREFIX, POP_RETRY_SEPARATORS, RETRY_PREFIX, TRACE_TOPIC, is_system_topic};
+pub use names::{
+    DEAD_LETTER_PREFIX, POP_RETRY_SEPARATORS, RETRY_PREFIX, TRACE_TOPIC, is_system_group, is_system_topic,
+};
 pub use offsets::Boundary;
 pub use progress::{ConsumeStats, Progress};
 pub use property as properties;

@@ -27,3 +27,25 @@ const SYSTEM_TOPICS: [&str; 12] = [
 pub fn is_system_topic(topic: &str) -> bool {
     topic.starts_with(SYSTEM_PREFIX) || SYSTEM_TOPICS.contains(&topic)
 }
+
+const SYSTEM_GROUP_PREFIX: &str = "CID_RMQ_SYS_";
+const SYSTEM_GROUPS: [&str; 13] = [
+    "DEFAULT_PRODUCER",
+    "DEFAULT_CONSUMER",
+    "TOOLS_CONSUMER",
+    "SCHEDULE_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "__MONITOR_CONSUMER",
+    "CLIENT_INNER_PRODUCER",
+    "SELF_TEST_P_GROUP",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_ONSAPI_PULL",
+];
+
+/// Whether a consumer group is the server's own.
+pub fn is_system_group(group: &str) -> bool {
+    group.starts_with(SYSTEM_GROUP_PREFIX) || SYSTEM_GROUPS.contains(&group)
+}

@@ -7,7 +7,7 @@ use redstart_wire::remoting::{
 };
 use serde::Deserialize;
 
-use super::{Admin, Broker, Error, cluster, is_system_topic, json};
+use super::{Admin, Broker, Error, Target, cluster, is_system_topic, json};
 
 /// Topics of one answer.
 const PAGE: usize = 2000;
@@ -150,6 +150,17 @@ impl Admin {
         let request = code::GET_TOPIC_CONFIG;
         let answer = self.ask(broker, Command::request(request).with_field("topic", topic)).await;
         json::read(broker, request, &answer.map_err(|error| error.about_topic(topic))?)
+    }
+
+    /// A topic's settings on the first broker that has it.
+    pub async fn topic_config_anywhere(&self, topic: &str) -> Result<Option<TopicEntry>, Error> {
+        for broker in self.masters(&Target::Everywhere).await? {
+            match self.topic_config(&broker.address, topic).await {
+                Err(Error::UnknownTopic { .. }) => {}
+                other => return other.map(Some),
+            }
+        }
+        Ok(None)
     }
 
     /// The settings of all topics of one broker.

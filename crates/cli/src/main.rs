@@ -1,5 +1,6 @@
 //! The `redstart` binary.
 
+mod admin;
 mod banner;
 mod bench;
 mod check;
@@ -12,7 +13,7 @@ mod startup;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Requests allocate on one thread and free on another; this allocator is made for that.
 #[global_allocator]
@@ -41,6 +42,10 @@ enum Command {
         /// The data directory
         dir: PathBuf,
     },
+    #[command(flatten)]
+    Admin(admin::Command),
+    /// Print a script that completes commands and options in a shell
+    Completions { shell: clap_complete::Shell },
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,11 @@ fn main() -> ExitCode {
         Command::Health(flags) => health::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Check { dir } => check::run(&dir),
+        Command::Admin(command) => admin::run(command),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "redstart", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
     };
     match result {
         Ok(code) => code,

@@ -1,0 +1,119 @@
+//! A dead letter: what it was, and how to send it again.
+
+use redstart_client::admin::{Message, OutgoingMessage, POP_RETRY_SEPARATORS, RETRY_PREFIX, property};
+use redstart_wire::remoting::flag;
+
+/// Properties that say how a message fared, not what it is. A message that is sent again has yet to fare; and what was
+/// delayed or part of a transaction was due and decided long ago.
+const LEFT_OUT: [&str; 24] = [
+    property::RETRY_TOPIC,
+    property::DELIVER_AT,
+    property::REAL_TOPIC,
+    "REAL_QID",
+    "ORIGIN_MESSAGE_ID",
+    "RECONSUME_TIME",
+    "MAX_RECONSUME_TIMES",
+    "DELAY",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELAY_MS",
+    "TIMER_OUT_MS",
+    "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS",
+    "TIMER_ROLL_TIMES",
+    "TIMER_DELAY_LEVEL",
+    "TRAN_MSG",
+    "PGROUP",
+    "__transactionId__",
+    "TRANSACTION_CHECK_TIMES",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+    "POP_CK",
+    "1ST_POP_TIME",
+    "CONSUME_START_TIME",
+    // A second message with this key would be taken for the first.
+    "DEDUP_KEY",
+];
+const DEAD_LETTER_PROPERTIES: &str = "DLQ_";
+
+/// The topic that a dead letter of `group` was sent to.
+pub fn origin(group: &str, message: &Message) -> Option<String> {
+    let named =
+        message.property(property::DEAD_LETTER_ORIGIN).or_else(|| message.property(property::RETRY_TOPIC))?;
+    let Some(retried) = named.strip_prefix(RETRY_PREFIX) else { return Some(named.to_owned()) };
+    // Apache names the retry topic of consumers that pop, which holds the group's name and the topic's.
+    let topic = retried.strip_prefix(group)?.strip_prefix(POP_RETRY_SEPARATORS)?;
+    (!topic.is_empty()).then(|| topic.to_owned())
+}
+
+/// The same message, for the topic it came from. It keeps its id, as with mqadmin.
+pub fn again(message: &Message, topic: &str) -> OutgoingMessage {
+    let kept = |name: &str| !LEFT_OUT.contains(&name) && !name.starts_with(DEAD_LETTER_PROPERTIES);
+    let properties = message.properties.iter().filter(|(name, _)| kept(name));
+    OutgoingMessage {
+        topic: topic.to_owned(),
+        body: message.stored.body.clone(),
+        properties: properties.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        flag: message.stored.flag,
+        system_flag: message.stored.system_flag & flag::OF_PRODUCER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use redstart_wire::remoting::{StoredMessage, encode_properties};
+
+    use super::*;
+
+    fn letter(properties: &[(&str, &str)]) -> Message {
+        let stored = StoredMessage {
+            topic: "%DLQ%g".to_owned(),
+            queue_id: 0,
+            flag: 3,
+            queue_offset: 0,
+            physical_offset: 0,
+            system_flag: flag::COMPRESSED | flag::TRANSACTION_COMMIT,
+            born_at: 0,
+            born_host: "127.0.0.1:1".parse().unwrap(),
+            stored_at: 0,
+            store_host: "127.0.0.1:2".parse().unwrap(),
+            reconsume_times: 16,
+            prepared_transaction_offset: 0,
+            properties: encode_properties(properties.iter().copied()),
+            body: Bytes::from_static(b"body"),
+        };
+        Message::new("broker-a", stored)
+    }
+
+    #[test]
+    fn a_dead_letter_knows_where_it_came_from() {
+        let cases = [
+            (vec![("RETRY_TOPIC", "orders")], Some("orders")),
+            (vec![("RETRY_TOPIC", "%RETRY%g_orders")], Some("orders")),
+            (vec![("RETRY_TOPIC", "%RETRY%g+orders")], Some("orders")),
+            (vec![("RETRY_TOPIC", "%RETRY%g")], None),
+            (vec![("RETRY_TOPIC", "x"), ("DLQ_ORIGIN_TOPIC", "orders")], Some("orders")),
+            (vec![("TAGS", "a")], None),
+        ];
+        for (properties, topic) in cases {
+            assert_eq!(origin("g", &letter(&properties)).as_deref(), topic, "{properties:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_sent_again_as_what_it_was_and_without_how_it_fared() {
+        let letter = letter(&[
+            ("UNIQ_KEY", "ID"),
+            ("TAGS", "a"),
+            ("colour", "red"),
+            ("__SHARDINGKEY", "customer-7"),
+            ("DELAY", "3"),
+            ("TRAN_MSG", "true"),
+            ("DLQ_ATTEMPTS", "16"),
+            ("RETRY_TOPIC", "orders"),
+        ]);
+        let sent = again(&letter, "orders");
+        let names: Vec<&str> = sent.properties.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["TAGS", "UNIQ_KEY", "__SHARDINGKEY", "colour"]);
+        assert_eq!((sent.flag, sent.system_flag, &sent.body[..]), (3, flag::COMPRESSED, &b"body"[..]));
+    }
+}

@@ -6,26 +6,23 @@ pub const TRACE_TOPIC: &str = "RMQ_SYS_TRACE_TOPIC";
 /// Between group and topic in the name of a retry topic of consumers that pop.
 pub const POP_RETRY_SEPARATORS: [char; 2] = ['+', '_'];
 
-const SYSTEM_PREFIX: &str = "rmq_sys_";
-const SYSTEM_TOPICS: [&str; 12] = [
+const SYSTEM_PREFIXES: [&str; 2] = ["rmq_sys_", "RMQ_SYS_"];
+const SYSTEM_TOPICS: [&str; 9] = [
     "TBW102",
     "SELF_TEST_TOPIC",
     "BenchmarkTest",
     "OFFSET_MOVED_EVENT",
     "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
     "CHECKPOINT_TOPIC",
     "DefaultHeartBeatSyncerTopic",
     "DefaultCluster_REPLY_TOPIC",
-    TRACE_TOPIC,
 ];
 
 /// Whether a topic is the server's own by its name alone. Topics named for the cluster and its brokers are not told apart
 /// here: [`super::Admin::is_own_topic`] does that.
 pub fn is_system_topic(topic: &str) -> bool {
-    topic.starts_with(SYSTEM_PREFIX) || SYSTEM_TOPICS.contains(&topic)
+    SYSTEM_PREFIXES.iter().any(|prefix| topic.starts_with(prefix)) || SYSTEM_TOPICS.contains(&topic)
 }
 
 const SYSTEM_GROUP_PREFIX: &str = "CID_RMQ_SYS_";

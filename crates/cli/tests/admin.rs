@@ -175,7 +175,7 @@ fn messages_are_sent_and_found_again() {
     assert!(text.starts_with(&format!("id         {id}\n")) && text.ends_with("\n\nhéllo\n"), "{text}");
     assert_eq!(server.run(&["message", "get", id, "--raw"]).ok(), "héllo");
     let missing = server.run(&["message", "get", "00"]).refused();
-    assert_eq!(missing, "there is no message 00 in any of 1 topics");
+    assert_eq!(missing, "there is no message 00 in any topic");
 
     let piped = server.run_with(&["message", "send", "orders", "--key", "k2"], &[0, 159, 146]).ok();
     assert!(piped.starts_with("sent ") && piped.contains("to queue 0 of broker-a at offset 1"), "{piped}");
@@ -376,10 +376,7 @@ fn dead_letters_are_listed_shown_and_sent_again() {
     assert_eq!(letters.len(), 2);
     assert_eq!((&letters[1]["originTopic"], &letters[1]["body"]), (&json!("others"), &json!("three")));
     let text = server.run(&["dlq", "show", "billing"]).ok();
-    assert!(
-        text.ends_with("\n3 dead letters; send them again with: redstart dlq resend billing\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("\n3 dead letters; to send them again: redstart dlq resend billing\n"), "{text}");
 
     let count = |topic: &str| server.json(&["topic", "show", topic])["messages"].as_i64().unwrap();
     let kept = server.run(&["dlq", "resend", "billing"]).refused();

@@ -78,6 +78,6 @@ impl View for Letters {
             ]);
         }
         let shown = count(self.dead_letters.len(), "dead letter");
-        table.render(style) + &format!("\n{shown}; send them again with: redstart dlq resend {}", self.group)
+        table.render(style) + &format!("\n{shown}; to send them again: redstart dlq resend {}", self.group)
     }
 }

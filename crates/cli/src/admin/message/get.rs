@@ -11,6 +11,9 @@ use crate::admin::{
     time,
 };
 
+/// Properties that every message has; people need not see them.
+const EVERYWHERE: [&str; 4] = ["CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT"];
+
 #[derive(Debug, Args)]
 pub struct Get {
     /// The id that the producer printed, or the one that says where the message is stored
@@ -50,21 +53,15 @@ impl Get {
             return Ok(admin.message_by_unique_key(topic, &self.id).await?);
         }
         let names = admin.topic_names().await?;
-        let searched: Vec<&String> = names
+        let searched = names
             .iter()
-            .filter(|name| !name.starts_with(RETRY_PREFIX) && !Admin::is_own_topic(name, &brokers))
-            .collect();
-        let found = all(searched.iter().map(|topic| admin.messages_by_unique_key(topic, &self.id))).await;
+            .filter(|name| !name.starts_with(RETRY_PREFIX) && !Admin::is_own_topic(name, &brokers));
+        let found = all(searched.map(|topic| admin.messages_by_unique_key(topic, &self.id))).await;
         let mut found: Vec<Message> = found.into_iter().filter_map(Result::ok).flatten().collect();
         // The same id in several topics is a message and its dead letter: the message was there first.
         found.sort_by_key(|message| message.stored.stored_at);
-        match found.into_iter().next() {
-            Some(message) => Ok(message),
-            None => {
-                Err(Error::NoMessage { what: format!("{} in any of {} topics", self.id, searched.len()) }
-                    .into())
-            }
-        }
+        let missing = || Error::NoMessage { what: format!("{} in any topic", self.id) };
+        Ok(found.into_iter().next().ok_or_else(missing)?)
     }
 }
 
@@ -121,8 +118,8 @@ impl View for Details {
         if message.retries > 0 {
             lines.push(("retries", message.retries.to_string()));
         }
-        lines
-            .extend(message.properties.iter().map(|(name, value)| ("property", format!("{name} = {value}"))));
+        let properties = message.properties.iter().filter(|(name, _)| !EVERYWHERE.contains(&name.as_str()));
+        lines.extend(properties.map(|(name, value)| ("property", format!("{name} = {value}"))));
         for group in &self.groups {
             let state = if group.consumed { "consumed" } else { "not consumed" };
             lines.push((state, format!("by {}", group.group)));

@@ -28,7 +28,7 @@ pub struct MessageView {
     pub store_host: String,
     /// Deliveries that came to nothing before.
     pub retries: i32,
-    /// The user's own; what else is known of a message has a field.
+    /// What has no field of its own.
     pub properties: BTreeMap<String, String>,
     #[serde(flatten)]
     pub body: Body,

@@ -34,7 +34,8 @@ pub fn describe(group: &str, topic: &str, to: Moment, moves: &[Move]) -> String 
         Moment::At(ms) => crate::admin::time::iso(ms).unwrap_or_else(|| "1970".to_owned()),
     };
     let effect = match effect(moves) {
-        (0, 0) => "nothing is passed over and nothing comes again".to_owned(),
+        (0, 0) if moves.iter().all(|queue| queue.from.is_none()) => "it has not read there yet".to_owned(),
+        (0, 0) => "it stands there already".to_owned(),
         (again, 0) => format!("{} again", come(again)),
         (0, skipped) => passed(skipped),
         (again, skipped) => format!("{}, {} again", passed(skipped), come(again)),
@@ -84,10 +85,11 @@ mod tests {
                 Moment::At(1_769_860_800_000),
                 "2 queues of topic t to 2026-01-31T12:00:00.000Z: 2 messages are passed over, 1 message comes again",
             ),
+            (moves(&[(None, 7)]), Moment::Latest, "1 queue of topic t to the end: it has not read there yet"),
             (
-                moves(&[(None, 7)]),
+                moves(&[(Some(7), 7)]),
                 Moment::Latest,
-                "1 queue of topic t to the end: nothing is passed over and nothing comes again",
+                "1 queue of topic t to the end: it stands there already",
             ),
         ];
         for (of, to, expected) in cases {

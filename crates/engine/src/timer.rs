@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redstart_log::{Position, SegmentId};
+use rustc_hash::FxHashMap;
 
 use crate::{
-    Entry, QueueKey, Timestamp,
+    Entry, QueueKey, Timestamp, TopicId,
     codec::{Malformed, Put, Take},
     record::Stored,
+    transaction::count_down,
 };
 
 /// When a timer is due, and which it is: the position of the record that made it.
@@ -114,6 +116,8 @@ pub(crate) struct Timers {
     /// Live timers that share a message with a queue, or whose message lies in an older segment than the record that
     /// made them, so that the index of the message's segment does not list them.
     lent: BTreeSet<(Position, TimerKey)>,
+    /// How many there are.
+    by_topic: FxHashMap<TopicId, usize>,
 }
 
 impl Timers {
@@ -133,7 +137,22 @@ impl Timers {
         if timer.attempt > 0 || timer.position.0 < segment.0 {
             self.lent.insert((timer.position, key));
         }
-        self.live.insert(key, timer);
+        *self.by_topic.entry(timer.queue.topic).or_default() += 1;
+        if let Some(old) = self.live.insert(key, timer) {
+            count_down(&mut self.by_topic, old.queue.topic);
+        }
+    }
+
+    pub fn by_topic(&self) -> &FxHashMap<TopicId, usize> {
+        &self.by_topic
+    }
+
+    /// How many are due and have not fired, up to `max`, and since when the first is due.
+    pub fn overdue(&self, now: Timestamp, max: usize) -> (usize, Option<Timestamp>) {
+        let end = TimerKey { due: now, id: Position(u64::MAX) };
+        let mut due = self.live.range(..=end).map(|(key, _)| key.due).take(max);
+        let first = due.next();
+        (due.count() + usize::from(first.is_some()), first)
     }
 
     /// A timer read from the index of `segment`: dropped when it has fired or was recalled.
@@ -153,6 +172,7 @@ impl Timers {
     fn forget(&mut self, key: TimerKey) -> bool {
         let Some(timer) = self.live.remove(&key) else { return false };
         self.lent.remove(&(timer.position, key));
+        count_down(&mut self.by_topic, timer.queue.topic);
         true
     }
 
@@ -249,6 +269,10 @@ impl Timers {
             .collect::<Result<_, _>>()?;
         // Where their records are is not known; they are few and about to fire.
         let lent = live.iter().map(|(key, timer)| (timer.position, *key)).collect();
-        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default(), lent })
+        let mut by_topic = FxHashMap::default();
+        for timer in live.values() {
+            *by_topic.entry(timer.queue.topic).or_default() += 1;
+        }
+        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default(), lent, by_topic })
     }
 }

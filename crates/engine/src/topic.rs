@@ -46,8 +46,15 @@ impl MessageType {
         }
     }
 
+    /// How many types there are; each is below it as a number.
+    pub const COUNT: usize = Self::ALL.len();
+
+    pub fn all() -> impl Iterator<Item = MessageType> {
+        Self::ALL.iter().map(|(kind, _)| *kind)
+    }
+
     fn from_byte(byte: u8) -> Option<MessageType> {
-        Self::ALL.iter().map(|(kind, _)| *kind).find(|kind| *kind as u8 == byte)
+        Self::all().find(|kind| *kind as u8 == byte)
     }
 }
 

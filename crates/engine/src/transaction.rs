@@ -6,7 +6,7 @@ use redstart_log::Position;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Timestamp,
+    Timestamp, TopicId,
     codec::{Malformed, Put, Take},
     timer::Timer,
 };
@@ -28,6 +28,8 @@ pub(crate) struct Half {
 pub(crate) struct Transactions {
     open: BTreeMap<Position, Half>,
     due: BTreeSet<(Timestamp, Position)>,
+    /// How many are open.
+    by_topic: FxHashMap<TopicId, usize>,
     /// How the last transactions ended, oldest first: a producer that ends one twice is told. Not kept over a start.
     ended: FxHashMap<Position, bool>,
     ended_order: VecDeque<Position>,
@@ -62,14 +64,21 @@ impl Transactions {
     }
 
     pub fn insert(&mut self, id: Position, half: Half) {
+        self.remove(id);
         self.due.insert((half.next_check, id));
+        *self.by_topic.entry(half.message.queue.topic).or_default() += 1;
         self.open.insert(id, half);
     }
 
     fn remove(&mut self, id: Position) {
         if let Some(half) = self.open.remove(&id) {
             self.due.remove(&(half.next_check, id));
+            count_down(&mut self.by_topic, half.message.queue.topic);
         }
+    }
+
+    pub fn by_topic(&self) -> &FxHashMap<TopicId, usize> {
+        &self.by_topic
     }
 
     /// While its end is under way a transaction is not due.
@@ -144,5 +153,15 @@ impl Transactions {
             transactions.insert(id, half);
         }
         Ok(transactions)
+    }
+}
+
+/// One less of a topic; those with none are not kept.
+pub(crate) fn count_down(counts: &mut FxHashMap<TopicId, usize>, topic: TopicId) {
+    if let Some(count) = counts.get_mut(&topic) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&topic);
+        }
     }
 }

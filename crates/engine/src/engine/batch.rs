@@ -13,6 +13,7 @@ use crate::{
 pub(super) struct Batch {
     /// Encoded records, in the order in which they came.
     pub payload: Vec<u8>,
+    pub records: usize,
     pub proposals: Vec<Proposal>,
 }
 
@@ -47,11 +48,13 @@ type Outcomes = Vec<(Ticket, Outcome)>;
 impl Engine {
     pub(super) fn propose(&mut self, ticket: Option<Ticket>, decision: Decision) {
         let (at, _) = decision.put(&mut self.batch.payload);
+        self.batch.records += 1;
         self.batch.proposals.push(Proposal { ticket, decision, at });
     }
 
     pub(super) fn propose_stored(&mut self, ticket: Option<Ticket>, stored: Stored) {
         let at = stored.position.0 as usize;
+        self.batch.records += 1;
         self.batch.proposals.push(Proposal { ticket, decision: Decision::Stored(stored), at });
     }
 
@@ -70,6 +73,7 @@ impl Engine {
             }
         };
         self.batch.payload.clear();
+        self.batch.records = 0;
         let mut proposals = std::mem::take(&mut self.batch.proposals);
         for proposal in &mut proposals {
             let position = Position(appended.payload.0 + proposal.at as u64);
@@ -87,6 +91,7 @@ impl Engine {
     /// Takes back every proposal of the batch. Facts stay: they have happened.
     fn withdraw(&mut self, error: &LogError) -> Vec<(Ticket, Outcome)> {
         let payload = std::mem::take(&mut self.batch.payload);
+        self.batch.records = 0;
         for located in decode_payload(&payload, Position(0)).flatten() {
             let fact = match located.record {
                 Record::Fact(fact) => Some(fact),
@@ -95,6 +100,7 @@ impl Engine {
             };
             if let Some(fact) = fact {
                 fact.put(&mut self.batch.payload);
+                self.batch.records += 1;
             }
         }
         let proposals = std::mem::take(&mut self.batch.proposals);
@@ -167,6 +173,7 @@ impl Engine {
             let Some(frame) = self.pending.pop_front() else { break };
             for proposal in &frame.proposals {
                 self.note_change(&proposal.decision);
+                self.note_events(&proposal.decision, frame.context.timestamp);
                 self.state.apply(
                     &proposal.decision,
                     frame.context,

@@ -141,6 +141,11 @@ impl Engine {
         self.usage = Some(usage);
     }
 
+    /// Size and free space of the volume, as last told.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
     /// How full the volume is, in percent, as last told.
     pub fn disk_percent(&self) -> Option<u8> {
         let usage = self.usage?;

@@ -3,7 +3,7 @@
 use redstart_log::{Position, Usage};
 
 use super::Engine;
-use crate::{Entry, GroupName, OffsetError, QueueId, QueueOffset, Receipt, Timestamp, TopicName};
+use crate::{Entry, OffsetError, QueueId, QueueOffset, Timestamp, TopicName};
 
 /// The log from its oldest to its newest byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +40,6 @@ impl Engine {
             offset = offset.next();
         }
         Ok(found)
-    }
-
-    /// Whose delivery it was, and out of which topic.
-    pub fn names_of(&self, receipt: Receipt) -> Option<(TopicName, GroupName)> {
-        let group = self.state.groups.get(&receipt.group)?;
-        Some((self.topic_name(receipt.queue.topic)?.clone(), group.name.clone()))
     }
 
     pub fn extent(&self) -> Extent {

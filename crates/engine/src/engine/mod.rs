@@ -9,6 +9,7 @@ mod admin;
 mod batch;
 mod changes;
 mod deliver;
+mod event;
 mod housekeeping;
 mod inspect;
 mod lite;
@@ -17,6 +18,7 @@ mod query;
 mod recovery;
 mod send;
 mod settings;
+mod standing;
 mod tick;
 mod trace;
 mod transactions;
@@ -32,6 +34,7 @@ pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
 pub use changes::Change;
 pub use deliver::{AckError, Delivery, Pop, PopError, Popped, Start};
+pub use event::Event;
 pub use housekeeping::{Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
 pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};
@@ -41,6 +44,7 @@ pub use recovery::{OpenError, Recovered};
 pub use send::{Half as HalfOptions, SendError, SendOptions, SendReceipt, Sent, Visibility};
 pub use settings::SettingError;
 pub(crate) use settings::Settings;
+pub use standing::{Census, HeldOf, Overdue, Standing};
 pub use tick::{DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError};
 pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
 pub use transactions::{
@@ -75,6 +79,7 @@ pub struct Engine {
     receipts_from: u64,
     wakes: Wakes,
     changes: Vec<Change>,
+    events: Vec<Event>,
     /// Due messages have been proposed for their queues and are not yet durable there.
     linking: bool,
     /// Names under creation: proposed and not yet durable.
@@ -166,6 +171,7 @@ impl Engine {
         let forgotten = false;
         if !forgotten {
             fact.put(&mut self.batch.payload);
+            self.batch.records += 1;
         }
         let mut effects = Effects::default();
         self.state.apply_fact(fact, &mut effects);
@@ -193,6 +199,11 @@ impl Engine {
     /// Bytes of the current batch that have not been appended.
     pub fn batch_bytes(&self) -> usize {
         self.batch.payload.len()
+    }
+
+    /// Decisions and facts of the current batch.
+    pub fn batch_records(&self) -> usize {
+        self.batch.records
     }
 
     /// Whether the engine's own work should leave further `bytes` to a later batch: one frame has to hold it all.

@@ -67,6 +67,7 @@ impl Engine {
             receipts_from: 0,
             wakes: Wakes::default(),
             changes: Vec::new(),
+            events: Vec::new(),
             linking: false,
             creating_topics: HashSet::new(),
             creating_groups: HashSet::new(),

@@ -1,13 +1,29 @@
 //! Request and response codes, with RocketMQ's names.
 
 macro_rules! codes {
-    ($($name:ident = $value:literal,)*) => {
+    ($names:ident: $($name:ident = $value:literal,)*) => {
         $(pub const $name: i32 = $value;)*
+        const $names: &[(i32, &str)] = &[$(($value, stringify!($name)),)*];
     };
+}
+
+/// RocketMQ's name of a request, if it is known here.
+pub fn request_name(code: i32) -> Option<&'static str> {
+    [CLIENTS, NAME_SERVICE, OPERATORS, TO_CLIENTS].into_iter().find_map(|names| name_in(names, code))
+}
+
+/// The same of an answer.
+pub fn response_name(code: i32) -> Option<&'static str> {
+    name_in(ANSWERS, code)
+}
+
+fn name_in(names: &[(i32, &'static str)], code: i32) -> Option<&'static str> {
+    names.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
 // Of clients.
 codes! {
+    CLIENTS:
     SEND_MESSAGE = 10,
     PULL_MESSAGE = 11,
     QUERY_MESSAGE = 12,
@@ -46,6 +62,7 @@ codes! {
 
 // Of the name service.
 codes! {
+    NAME_SERVICE:
     PUT_KV_CONFIG = 100,
     GET_KV_CONFIG = 101,
     DELETE_KV_CONFIG = 102,
@@ -64,6 +81,7 @@ codes! {
 
 // Of operators.
 codes! {
+    OPERATORS:
     UPDATE_AND_CREATE_TOPIC_LIST = 18,
     GET_ALL_TOPIC_CONFIG = 21,
     UPDATE_BROKER_CONFIG = 25,
@@ -146,6 +164,7 @@ codes! {
 
 // From the broker to a client. 307 and 309 come from operators and are passed on.
 codes! {
+    TO_CLIENTS:
     CHECK_TRANSACTION_STATE = 39,
     NOTIFY_CONSUMER_IDS_CHANGED = 40,
     RESET_CONSUMER_CLIENT_OFFSET = 220,
@@ -157,6 +176,7 @@ codes! {
 
 // Of answers.
 codes! {
+    ANSWERS:
     SUCCESS = 0,
     SYSTEM_ERROR = 1,
     SYSTEM_BUSY = 2,

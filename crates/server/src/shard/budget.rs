@@ -29,6 +29,10 @@ impl Budget {
         if used > 0 && used + bytes > self.limit { Err(used) } else { Ok(permit) }
     }
 
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -52,6 +56,6 @@ mod tests {
         drop(first);
         assert!(budget.take(30).is_ok());
         assert!(budget.take(1_000).is_ok(), "alone, a large request is not starved");
-        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -1,13 +1,62 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
-use crate::statistics::Statistics;
+use super::Condition;
+use crate::statistics::{Histogram, Statistics};
+
+/// Microseconds: a write to a fast disk is some tens of them, a disk in trouble takes seconds.
+static TIMES_US: [u64; 14] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+static FRAME_RECORDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096];
+static FRAME_BYTES: [u64; 10] =
+    [256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 
 /// What a shard has done since it started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     flushes: AtomicU64,
     frames: AtomicU64,
+    /// Payload of frames, by how far it has come.
+    appended_bytes: AtomicU64,
+    flushed_bytes: AtomicU64,
+    applied_bytes: AtomicU64,
+    removed_expired: AtomicU64,
+    removed_forced: AtomicU64,
+    waiting: AtomicUsize,
+    started: Instant,
+    /// Microseconds from the start to the last checkpoint that was written.
+    checkpointed: AtomicU64,
+    commit_us: Histogram<14>,
+    flush_us: Histogram<14>,
+    frame_records: Histogram<11>,
+    frame_bytes: Histogram<10>,
+    condition: Condition,
     statistics: Statistics,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            flushes: AtomicU64::new(0),
+            frames: AtomicU64::new(0),
+            appended_bytes: AtomicU64::new(0),
+            flushed_bytes: AtomicU64::new(0),
+            applied_bytes: AtomicU64::new(0),
+            removed_expired: AtomicU64::new(0),
+            removed_forced: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            started: Instant::now(),
+            checkpointed: AtomicU64::new(0),
+            commit_us: Histogram::new(&TIMES_US),
+            flush_us: Histogram::new(&TIMES_US),
+            frame_records: Histogram::new(&FRAME_RECORDS),
+            frame_bytes: Histogram::new(&FRAME_BYTES),
+            condition: Condition::default(),
+            statistics: Statistics::default(),
+        }
+    }
 }
 
 impl Counters {
@@ -15,13 +64,51 @@ impl Counters {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn appended(&self) {
+    /// A frame was written. Says how many bytes have been appended with it.
+    pub(super) fn appended(&self, records: usize, bytes: usize) -> u64 {
         self.frames.fetch_add(1, Ordering::Relaxed);
+        self.frame_records.observe(records as u64);
+        self.frame_bytes.observe(bytes as u64);
+        // Whoever sees this sum may say that a flush which begins now covers it.
+        self.appended_bytes.fetch_add(bytes as u64, Ordering::Release) + bytes as u64
+    }
+
+    /// A flush took this long and covers what was appended up to `covered`.
+    pub(super) fn flush_took(&self, time: Duration, covered: u64) {
+        self.flush_us.observe(micros(time));
+        self.flushed_bytes.store(covered, Ordering::Relaxed);
+    }
+
+    /// A frame became durable this long after it was written.
+    pub(super) fn committed(&self, after: Duration) {
+        self.commit_us.observe(micros(after));
+    }
+
+    /// What was appended up to `end` has taken effect.
+    pub(super) fn applied(&self, end: u64) {
+        self.applied_bytes.fetch_max(end, Ordering::Relaxed);
+    }
+
+    pub(super) fn removed(&self, forced: bool) {
+        let count = if forced { &self.removed_forced } else { &self.removed_expired };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_waiting(&self, receives: usize) {
+        self.waiting.store(receives, Ordering::Relaxed);
+    }
+
+    pub(super) fn checkpointed(&self) {
+        self.checkpointed.store(micros(self.started.elapsed()), Ordering::Relaxed);
     }
 
     /// Messages in and out.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    pub fn condition(&self) -> &Condition {
+        &self.condition
     }
 
     /// Times the log was made durable.
@@ -33,4 +120,64 @@ impl Counters {
     pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
+
+    /// Payload of all frames appended.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended_bytes.load(Ordering::Acquire)
+    }
+
+    /// Bytes written and not yet durable.
+    pub fn flush_behind(&self) -> u64 {
+        let flushed = self.flushed_bytes.load(Ordering::Relaxed);
+        self.appended_bytes().saturating_sub(flushed)
+    }
+
+    /// Bytes written that consumers cannot see yet.
+    pub fn apply_behind(&self) -> u64 {
+        let applied = self.applied_bytes.load(Ordering::Relaxed);
+        self.appended_bytes().saturating_sub(applied)
+    }
+
+    /// Segments removed because their time was over, and before it because the disk was filling.
+    pub fn segments_removed(&self) -> (u64, u64) {
+        (self.removed_expired.load(Ordering::Relaxed), self.removed_forced.load(Ordering::Relaxed))
+    }
+
+    /// Receives that are held until there is a message.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub fn running_for(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Time since a checkpoint was written; since the start, while none was.
+    pub fn checkpoint_age(&self) -> Duration {
+        let at = Duration::from_micros(self.checkpointed.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(at)
+    }
+
+    /// Microseconds from a frame's append until it was durable.
+    pub fn commit_us(&self) -> &Histogram<14> {
+        &self.commit_us
+    }
+
+    /// Microseconds of making the log durable.
+    pub fn flush_us(&self) -> &Histogram<14> {
+        &self.flush_us
+    }
+
+    /// Decisions and facts in a frame.
+    pub fn frame_records(&self) -> &Histogram<11> {
+        &self.frame_records
+    }
+
+    pub fn frame_bytes(&self) -> &Histogram<10> {
+        &self.frame_bytes
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded, unbounded};
 use redstart_log::{Error as LogError, Flusher, Index};
 
-use super::Flush;
+use super::{Counters, Flush};
 
 /// A flush of this length holds up every sender.
 const STALL: Duration = Duration::from_secs(1);
@@ -24,12 +24,15 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    pub fn start(flusher: Arc<dyn Flusher>, mode: Flush) -> io::Result<Flushing> {
+    pub fn start(flusher: Arc<dyn Flusher>, mode: Flush, counters: Arc<Counters>) -> io::Result<Flushing> {
         let (orders, wanted) = bounded::<()>(1);
         let (report, committed) = unbounded();
-        let work = move || match mode {
-            Flush::Sync => flush_at_once(&*flusher, &wanted, &report),
-            Flush::Async { interval } => flush_at_intervals(&*flusher, interval, &wanted, &report),
+        let work = move || {
+            let flush = || flush(&*flusher, &counters);
+            match mode {
+                Flush::Sync => flush_at_once(flush, &wanted, &report),
+                Flush::Async { interval } => flush_at_intervals(flush, interval, &wanted, &report),
+            }
         };
         let thread = std::thread::Builder::new().name("shard-flusher".to_owned()).spawn(work)?;
         Ok(Flushing { orders: Some(orders), committed, thread: Some(thread) })
@@ -59,30 +62,35 @@ impl Drop for Flushing {
     }
 }
 
-/// Flushes, and tells of a disk that takes long about it.
-fn flush(flusher: &dyn Flusher) -> Result<Index, LogError> {
-    let started = Instant::now();
-    let result = flusher.flush();
-    let took = started.elapsed();
+type Flushed = Result<Index, LogError>;
+
+/// What was appended before it begins is durable when it ends. Tells of a disk that takes long about it.
+fn flush(flusher: &dyn Flusher, counters: &Counters) -> Flushed {
+    let (covered, began) = (counters.appended_bytes(), Instant::now());
+    let flushed = flusher.flush();
+    let took = began.elapsed();
+    if flushed.is_ok() {
+        counters.flush_took(took, covered);
+    }
     if took >= STALL {
         tracing::warn!(millis = took.as_millis() as u64, "a flush took long: the disk is slow or busy");
     }
-    result
+    flushed
 }
 
-fn flush_at_once(flusher: &dyn Flusher, wanted: &Receiver<()>, report: &Sender<Result<Index, LogError>>) {
+fn flush_at_once(flush: impl Fn() -> Flushed, wanted: &Receiver<()>, report: &Sender<Flushed>) {
     for () in wanted {
-        if report.send(flush(flusher)).is_err() {
+        if report.send(flush()).is_err() {
             return;
         }
     }
 }
 
 fn flush_at_intervals(
-    flusher: &dyn Flusher,
+    flush: impl Fn() -> Flushed,
     interval: Duration,
     wanted: &Receiver<()>,
-    report: &Sender<Result<Index, LogError>>,
+    report: &Sender<Flushed>,
 ) {
     while let Ok(()) = wanted.recv() {
         // Appends go on meanwhile; the end of the channel cuts the wait short.
@@ -98,7 +106,7 @@ fn flush_at_intervals(
                 }
             }
         }
-        if report.send(flush(flusher)).is_err() || ended {
+        if report.send(flush()).is_err() || ended {
             return;
         }
     }

@@ -101,8 +101,13 @@ impl ShardHandle {
         ShardHandle { requests, budget, reader, counters, flush }
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// Bytes accepted and not yet stored, and how many may be.
+    pub fn pending_bytes(&self) -> (usize, usize) {
+        (self.budget.used(), self.budget.limit())
     }
 
     /// When what is sent counts as stored.

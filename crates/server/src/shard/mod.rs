@@ -12,6 +12,7 @@
 mod budget;
 mod clerk;
 mod clock;
+mod condition;
 mod config;
 mod counters;
 mod events;
@@ -23,6 +24,7 @@ mod owner;
 mod replies;
 mod request;
 mod serve;
+mod tally;
 mod upkeep;
 mod waiting;
 
@@ -32,6 +34,7 @@ use redstart_engine::{Config as EngineConfig, Engine, OffsetGap, OpenError, Reco
 use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recovery, Storage};
 
 pub use clock::{Clock, SystemClock};
+pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
@@ -105,11 +108,13 @@ impl Shard {
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
         let budget = Arc::new(Budget::new(config.pending_bytes_max));
-        let flushing = Flushing::start(flusher, config.flush)?;
-        let clerk = clerk::Clerk::start()?;
         let (counters, flush) = (Arc::new(Counters::default()), config.flush);
+        let flushing = Flushing::start(flusher, flush, counters.clone())?;
+        let clerk = clerk::Clerk::start()?;
         let owner = Owner::new(engine, incoming, flushing, clerk, config, clock, counters.clone());
-        let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(move || owner.run())?;
+        let watched = counters.clone();
+        let work = move || watched.condition().watch(|| owner.run());
+        let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(work)?;
         let handle = ShardHandle::new(requests, budget, reader, counters, flush);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }

@@ -1,10 +1,11 @@
 use std::{
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, never, select};
-use redstart_engine::{Engine, Sent, Timestamp};
+use redstart_engine::{Engine, MessageType, Sent, Timestamp};
 use redstart_log::{Error as LogError, Index};
 
 use super::{
@@ -42,11 +43,24 @@ pub(super) struct Owner {
     pub(super) unfinished: Vec<WaiterId>,
     /// When facts that were written must be made durable.
     pub(super) facts_flush_at: Option<Instant>,
+    /// Frames that are not known to be durable, oldest first.
+    pub(super) written: VecDeque<Written>,
     pub(super) stopping: bool,
     pub(super) checkpoint_wanted: bool,
     pub(super) checkpointed_at: Instant,
     pub(super) housekeeping_at: Instant,
     pub(super) fullness: Fullness,
+}
+
+/// A frame that was appended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    index: Index,
+    at: Instant,
+    /// Bytes appended since the start, this frame included.
+    end: u64,
+    /// Somebody may wait for it.
+    decisions: bool,
 }
 
 impl Owner {
@@ -76,6 +90,7 @@ impl Owner {
             lites: LiteSets::default(),
             unfinished: Vec::new(),
             facts_flush_at: None,
+            written: VecDeque::new(),
             stopping: false,
             checkpoint_wanted: false,
         }
@@ -93,6 +108,7 @@ impl Owner {
                 self.wake(now);
             }
             self.submit(now)?;
+            self.counters.set_waiting(self.waiting.len());
             self.housekeep(now);
             self.flush_facts();
         }
@@ -161,10 +177,15 @@ impl Owner {
     fn handle(&mut self, request: Request, now: Timestamp) {
         match request {
             Request::Send { topic, messages, options, permit, reply } => {
+                let before = self.engine.batch_bytes();
                 match self.engine.send(&topic, &messages, options, now) {
                     Ok(Sent::Proposed(ticket)) => {
-                        let bytes = messages.iter().map(|message| message.body.len()).sum();
-                        self.counters.statistics().put(&topic, messages.len(), bytes);
+                        let half = options.half.is_some();
+                        let kind = messages
+                            .first()
+                            .map_or(MessageType::Normal, |message| message.message_type(half));
+                        let bytes = self.engine.batch_bytes() - before;
+                        self.counters.statistics().put(&topic, kind, messages.len(), bytes);
                         self.replies.add_send(ticket, messages.len(), reply, permit);
                     }
                     Ok(Sent::DuplicateOf(ticket)) => self.replies.add_duplicate(ticket, reply),
@@ -203,17 +224,19 @@ impl Owner {
             return Ok(());
         }
         let decisions = self.engine.has_decisions();
+        let (records, bytes) = (self.engine.batch_records(), self.engine.batch_bytes());
         match self.engine.submit(now) {
             Ok(None) => {}
             Ok(Some(index)) => {
-                self.counters.appended();
+                let end = self.counters.appended(records, bytes);
+                self.written.push_back(Written { index, at: Instant::now(), end, decisions });
                 if decisions {
                     self.order_flush();
                 } else {
                     self.facts_flush_at.get_or_insert_with(|| Instant::now() + FACTS_FLUSH_AFTER);
                 }
                 if let Flush::Async { .. } = self.config.flush {
-                    self.apply(index)?;
+                    self.apply(index, end)?;
                 }
             }
             Err((error @ LogError::Poisoned { .. }, refused)) => {
@@ -242,11 +265,23 @@ impl Owner {
 
     fn commit(&mut self, report: Result<Index, LogError>) -> Result<(), Failure> {
         self.counters.flushed();
-        self.apply(report?)
+        let index = report?;
+        let mut end = 0;
+        while let Some(frame) = self.written.front().copied().filter(|frame| frame.index <= index) {
+            self.written.pop_front();
+            if frame.decisions {
+                self.counters.committed(frame.at.elapsed());
+            }
+            end = frame.end;
+        }
+        self.apply(index, end)
     }
 
-    fn apply(&mut self, index: Index) -> Result<(), Failure> {
+    /// The frames up to `index`, the last of which ends at this byte, take effect.
+    fn apply(&mut self, index: Index, end: u64) -> Result<(), Failure> {
         let outcomes = self.engine.committed(index)?;
+        self.counters.applied(end);
+        self.tally();
         self.replies.settle(outcomes);
         self.engine.take_changes().iter().for_each(events::log_change);
         Ok(())

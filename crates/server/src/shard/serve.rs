@@ -58,7 +58,9 @@ impl Owner {
         let statistics = self.counters.statistics();
         let Some(first) = popped.deliveries.first() else { return statistics.missed.add(1, 0) };
         let bytes = popped.deliveries.iter().map(|delivery| delivery.size as usize).sum();
-        if let Some((topic, group)) = self.engine.names_of(first.receipt) {
+        let (topic, group) = (first.receipt.queue.topic, first.receipt.group);
+        let names = self.engine.shown_topic(topic).zip(self.engine.group_name_of(group));
+        if let Some((topic, group)) = names {
             statistics.got(&topic, &group, popped.deliveries.len(), bytes);
         }
     }

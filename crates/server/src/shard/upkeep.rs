@@ -23,6 +23,7 @@ impl Owner {
             Ok(usage) => {
                 self.engine.set_usage(usage);
                 self.watch_disk();
+                self.counters.condition().set_disk(self.engine.disk_percent(), self.engine.config());
             }
             Err(error) => tracing::warn!(%error, "cannot tell how full the disk is"),
         }
@@ -36,6 +37,7 @@ impl Owner {
                     let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
                     let (segment, forced) = (retired.segment.0, retired.forced);
                     tracing::info!(segment, forced, kept, disk_percent = percent, "removed a segment");
+                    self.counters.removed(retired.forced);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -74,6 +76,9 @@ impl Owner {
     }
 
     pub(super) fn job_done(&mut self, done: JobDone) {
+        if let JobDone::CheckpointSaved { result: Ok(()), .. } = &done {
+            self.counters.checkpointed();
+        }
         if let Err(error) = self.engine.job_done(done) {
             tracing::warn!(%error, "an index or checkpoint could not be written");
         }

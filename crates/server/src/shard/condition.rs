@@ -1,0 +1,98 @@
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU16, Ordering},
+};
+
+use redstart_engine::Config as EngineConfig;
+
+use super::Failure;
+
+/// Whether a shard can do its work, for those who only look.
+#[derive(Debug, Default)]
+pub struct Condition {
+    failed: OnceLock<String>,
+    /// How full the volume is and from when on nothing is stored, in percent; 0 while there is room.
+    disk: AtomicU16,
+}
+
+/// The volume is too full to store anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the disk is {percent} % full, from {limit} % on nothing is stored")]
+pub struct DiskFull {
+    pub percent: u8,
+    pub limit: u8,
+}
+
+impl Condition {
+    /// Why the shard has ended by itself, if it has.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    pub fn disk_full(&self) -> Option<DiskFull> {
+        let [percent, limit] = self.disk.load(Ordering::Relaxed).to_be_bytes();
+        (limit > 0).then_some(DiskFull { percent, limit })
+    }
+
+    pub(super) fn set_disk(&self, percent: Option<u8>, config: &EngineConfig) {
+        let limit = config.retention.refuse_percent;
+        let full = percent.filter(|percent| *percent >= limit);
+        // A limit of 0 is as good as 1, and must not read as room.
+        let packed = full.map_or(0, |percent| u16::from_be_bytes([percent, limit.max(1)]));
+        self.disk.store(packed, Ordering::Relaxed);
+    }
+
+    /// Runs the shard, and remembers how it ended.
+    pub(super) fn watch(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        let panicked = Panicked(self);
+        let ended = run();
+        if let Err(error) = &ended {
+            panicked.0.fail(error);
+        }
+        ended
+    }
+
+    fn fail(&self, why: &Failure) {
+        // The first failure is the one that counts.
+        let _ = self.failed.set(why.to_string());
+    }
+}
+
+/// Notices a panic on its way through.
+struct Panicked<'a>(&'a Condition);
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(&Failure::Panicked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_and_an_error_are_remembered_and_a_good_end_is_not() {
+        let condition = Condition::default();
+        condition.watch(|| Ok(())).unwrap();
+        assert_eq!(condition.failure(), None);
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = condition.watch(|| std::panic::resume_unwind(Box::new(())));
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(condition.failure(), Some("the owner thread panicked"));
+    }
+
+    #[test]
+    fn the_disk_is_full_from_the_limit_on_and_may_be_emptied() {
+        let condition = Condition::default();
+        let mut config = EngineConfig::default();
+        config.retention.refuse_percent = 90;
+        for (percent, full) in [(None, false), (Some(89), false), (Some(90), true), (Some(20), false)] {
+            condition.set_disk(percent, &config);
+            assert_eq!(condition.disk_full().is_some(), full, "{percent:?}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Counts what took effect without anybody waiting for it.
+
+use redstart_engine::Event;
+
+use super::owner::Owner;
+
+impl Owner {
+    /// What has been deleted meanwhile has no name, and is not counted.
+    pub(super) fn tally(&mut self) {
+        for event in self.engine.take_events() {
+            let statistics = self.counters.statistics();
+            let topic = |id| self.engine.shown_topic(id);
+            match event {
+                Event::Delayed { topic: id, delay } => {
+                    topic(id).inspect(|topic| statistics.delayed(topic, delay));
+                }
+                Event::Due { topic: id } => {
+                    topic(id).inspect(|topic| statistics.due(topic));
+                }
+                Event::Committed { topic: id, open_for } => {
+                    topic(id).inspect(|topic| statistics.committed(topic, open_for));
+                }
+                Event::RolledBack { topic: id } => {
+                    topic(id).inspect(|topic| statistics.rolled_back(topic));
+                }
+                Event::Buried { group, topic: id } => {
+                    let names = topic(id).zip(self.engine.group_name_of(group));
+                    names.inspect(|(topic, group)| statistics.buried(topic, group));
+                }
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -31,19 +31,34 @@ pub(super) fn incoming(
     listener: TcpListener,
     tls: TlsAcceptor,
     limits: Limits,
+    rooms: &Rooms,
 ) -> mpsc::Receiver<Connection> {
     let (ready, connections) = mpsc::channel(READY_MAX);
     let door = Door {
         tls,
         ready,
-        places: Arc::new(Semaphore::new(limits.connections_max)),
+        places: rooms.places.clone(),
         opening: VecDeque::new(),
-        intake_all: Arc::default(),
+        intake_all: rooms.intake.clone(),
         limits,
         warned: None,
     };
     tokio::spawn(door.keep(listener));
     connections
+}
+
+/// What all connections share.
+#[derive(Debug, Clone)]
+pub(super) struct Rooms {
+    pub places: Arc<Semaphore>,
+    /// Bytes of unfinished requests.
+    pub intake: Arc<AtomicUsize>,
+}
+
+impl Rooms {
+    pub fn new(limits: &Limits) -> Rooms {
+        Rooms { places: Arc::new(Semaphore::new(limits.connections_max)), intake: Arc::default() }
+    }
 }
 
 struct Door {
@@ -53,7 +68,7 @@ struct Door {
     /// Handshakes under way, the oldest first.
     opening: VecDeque<AbortHandle>,
     /// Bytes of unfinished requests, of all connections.
-    intake_all: Arc<std::sync::atomic::AtomicUsize>,
+    intake_all: Arc<AtomicUsize>,
     limits: Limits,
     warned: Option<Instant>,
 }

@@ -11,9 +11,9 @@ use futures_util::Stream;
 use h2::{SendStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use prost::Message;
-use tonic::Status;
+use tonic::{Code, Status};
 
-use super::request::PREFIX_LEN;
+use super::{request::PREFIX_LEN, timing::Timing};
 
 /// Messages of a stream are gathered up to this before they are written.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -22,15 +22,21 @@ const CHUNK_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Answer {
     respond: SendResponse<Bytes>,
+    timing: Timing,
 }
 
 impl Answer {
-    pub fn new(respond: SendResponse<Bytes>) -> Answer {
-        Answer { respond }
+    pub fn new(respond: SendResponse<Bytes>, timing: Timing) -> Answer {
+        Answer { respond, timing }
+    }
+
+    fn begin(&mut self) -> Result<SendStream<Bytes>, h2::Error> {
+        self.timing.ended(Code::Ok);
+        self.respond.send_response(head(), false)
     }
 
     pub fn message(&mut self, message: &impl Message) {
-        let Ok(mut body) = self.respond.send_response(head(), false) else { return };
+        let Ok(mut body) = self.begin() else { return };
         let mut buffer = BytesMut::with_capacity(PREFIX_LEN + message.encoded_len());
         put(message, &mut buffer);
         if body.send_data(buffer.freeze(), false).is_ok() {
@@ -40,6 +46,7 @@ impl Answer {
 
     /// Ends the call with nothing but its status.
     pub fn refuse(&mut self, status: &Status) {
+        self.timing.ended(status.code());
         let mut response = head();
         if status.add_header(response.headers_mut()).is_ok() {
             drop(self.respond.send_response(response, true));
@@ -65,7 +72,7 @@ impl Answer {
 
     /// Writes messages as they come and as the client takes them.
     pub async fn stream<M: Message>(&mut self, messages: impl Stream<Item = Result<M, Status>>) {
-        let Ok(mut body) = self.respond.send_response(head(), false) else { return };
+        let Ok(mut body) = self.begin() else { return };
         let mut messages = pin!(messages);
         let mut buffer = BytesMut::new();
         loop {

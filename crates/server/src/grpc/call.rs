@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Request, header::CONTENT_TYPE};
 
-use super::{answer::Answer, io::Peer, request::Incoming, service::Service};
+use super::{answer::Answer, io::Peer, request::Incoming, service::Service, timing::Timing};
 use tonic::Status;
 
 const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
@@ -57,7 +57,8 @@ pub(super) async fn serve(
     peer: Arc<Peer>,
 ) {
     let (head, body) = request.into_parts();
-    let mut answer = Answer::new(respond);
+    let timing = Timing::begin(head.uri.path(), service.shard.counters().clone());
+    let mut answer = Answer::new(respond, timing);
     let grpc = |kind: &http::HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
     if !head.headers.get(CONTENT_TYPE).is_some_and(grpc) {
         return answer.refuse_content_type();

@@ -9,8 +9,11 @@ use std::{
 
 use redstart_engine::{GroupName, TopicName};
 use redstart_wire::v2::TelemetryCommand;
+use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 use tonic::Status;
+
+use crate::statistics::{Alike, Crowd};
 
 /// Without a sign of life for this long a client is forgotten.
 const EXPIRY: Duration = Duration::from_secs(120);
@@ -36,6 +39,15 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
+    /// RocketMQ's word for how messages come to a consumer.
+    fn mode(self) -> &'static str {
+        match self {
+            ClientKind::Unknown | ClientKind::Producer => "",
+            ClientKind::PushConsumer | ClientKind::LitePushConsumer => "push",
+            ClientKind::SimpleConsumer | ClientKind::PullConsumer | ClientKind::LiteSimpleConsumer => "pull",
+        }
+    }
+
     pub(super) fn is_lite(self) -> bool {
         matches!(self, ClientKind::LitePushConsumer | ClientKind::LiteSimpleConsumer)
     }
@@ -218,6 +230,25 @@ impl Clients {
             .collect();
         all.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         all
+    }
+
+    /// Producers and consumers by what they have in common. Counted first and named later: the lock is everybody's.
+    pub fn crowds(&self) -> (Crowd, Crowd) {
+        let known = self.lock();
+        let mut kinds: FxHashMap<(Option<&GroupName>, &'static str, &str, &str), usize> =
+            FxHashMap::default();
+        for told in known.by_id.values().filter_map(|client| client.told.as_ref()) {
+            let kind = (told.group.as_ref(), told.kind.mode(), told.language.as_str(), told.version.as_str());
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let (mut producers, mut consumers) = (Crowd::default(), Crowd::default());
+        for ((group, mode, language, version), clients) in kinds {
+            let crowd = if group.is_some() { &mut consumers } else { &mut producers };
+            let group = group.map(ToString::to_string);
+            let alike = Alike { group, mode, language: language.to_owned(), version: version.to_owned() };
+            crowd.add(alike, clients);
+        }
+        (producers, consumers)
     }
 
     /// Forgets those that have been silent for too long, and says who they were.

@@ -10,7 +10,7 @@ use tonic::Status;
 
 /// Bytes of unfinished requests of one connection, and of all.
 const CONNECTION_BYTES_MAX: usize = 256 << 20;
-const ALL_BYTES_MAX: usize = 1 << 30;
+pub(super) const ALL_BYTES_MAX: usize = 1 << 30;
 
 /// What the unfinished requests of a connection take.
 #[derive(Debug)]

@@ -29,7 +29,9 @@ mod service;
 mod settings;
 mod status;
 mod telemetry;
+mod timing;
 mod transactions;
+mod view;
 
 use std::{
     future::Future, io::Error as IoError, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration,
@@ -45,6 +47,7 @@ use crate::{
     shard::ShardHandle,
     tls::{self, CertificateFiles, TlsError},
 };
+use accept::Rooms;
 use clients::Clients;
 use commands::Questions;
 use handle::Signer;
@@ -53,7 +56,10 @@ use service::Service;
 
 pub use clients::{ClientKind, ClientSubscription, ClientView, Told};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
+pub use view::View;
+
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
+pub(crate) use timing::{may_wait, method_name};
 
 /// Settings of the gRPC front end.
 #[derive(Debug, Clone)]
@@ -117,6 +123,7 @@ pub struct Grpc {
     service: Service,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     stopping: watch::Sender<bool>,
+    rooms: Rooms,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -141,6 +148,7 @@ impl Grpc {
         let clients = Arc::new(Clients::default());
         let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
         let (stopping, stopped) = watch::channel(false);
+        let rooms = Rooms::new(&config.limits);
         let service = Service {
             shard,
             config: Arc::new(config),
@@ -150,7 +158,7 @@ impl Grpc {
             renewal,
             signer: Arc::new(signer),
         };
-        Ok(Grpc { listener, tls, service, checks, stopping })
+        Ok(Grpc { listener, tls, service, checks, stopping, rooms })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -163,12 +171,17 @@ impl Grpc {
         Commands::new(service.clients.clone(), service.shard.clone(), service.questions.clone())
     }
 
+    /// For those who look at the front end while it works.
+    pub fn view(&self) -> View {
+        View::new(self.service.clients.clone(), self.rooms.clone(), &self.service.config.limits)
+    }
+
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
-        let Grpc { listener, tls, service, checks, stopping } = self;
+        let Grpc { listener, tls, service, checks, stopping, rooms } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
-        let mut incoming = accept::incoming(listener, tls, service.config.limits.clone());
+        let mut incoming = accept::incoming(listener, tls, service.config.limits.clone(), &rooms);
         // Those still open are cut off when this is dropped.
         let mut open = JoinSet::new();
         let mut stop = pin!(stop);

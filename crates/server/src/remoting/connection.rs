@@ -148,7 +148,7 @@ impl Requests {
 type Served = FuturesUnordered<Pin<Box<dyn Future<Output = Option<Outgoing>> + Send>>>;
 
 /// What waits for messages: without its client it must not take any.
-fn is_poll(request: i32) -> bool {
+pub(crate) fn is_poll(request: i32) -> bool {
     matches!(request, code::PULL_MESSAGE | code::LITE_PULL_MESSAGE | code::POP_MESSAGE | code::NOTIFICATION)
 }
 

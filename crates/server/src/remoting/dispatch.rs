@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use redstart_wire::remoting::code;
 
 use super::{
@@ -7,10 +9,14 @@ use super::{
     request::{Answer, Request},
     retry, send, transactions,
 };
+use crate::statistics::Call;
 
 /// Answers a request. The answer to a one-way request is thrown away by the caller.
 pub(super) async fn answer(request: &Request) -> Answer {
+    let began = Instant::now();
     let answer = handle(request).await.unwrap_or_else(Answer::from);
+    let call = Call::Remoting { request: request.code, response: answer.code, one_way: request.is_one_way() };
+    request.context.shard.counters().statistics().rpcs.took(call, began.elapsed());
     tracing::trace!(remote = %request.peer.remote, request = request.code, answer = answer.code, "served");
     answer
 }

@@ -67,12 +67,27 @@ pub struct OtherMessage {
     pub size: u32,
 }
 
+/// RocketMQ's numbers of the releases 4.0.0 and 5.0.0, and of what comes after all that have one.
+const RELEASE_4: i32 = 213;
+const RELEASE_5: i32 = 413;
+const HIGHER: i32 = i16::MAX as i32;
+
+/// RocketMQ's name of a release, such as `V5_3_1`: the number before it is that of its snapshot.
+pub(super) fn version_text(number: i32) -> String {
+    let (major, first) = match number {
+        _ if (RELEASE_4 - 1..RELEASE_5 - 1).contains(&number) => (4, RELEASE_4 - 1),
+        _ if (RELEASE_5 - 1..RELEASE_5 + 199).contains(&number) => (5, RELEASE_5 - 1),
+        _ if number > RELEASE_5 => return "HIGHER_VERSION".to_owned(),
+        _ => return number.to_string(),
+    };
+    let (minor, rest) = ((number - first) / 20, (number - first) % 20);
+    let snapshot = if rest % 2 == 0 { "_SNAPSHOT" } else { "" };
+    format!("V{major}_{minor}_{}{snapshot}", rest / 2)
+}
+
 impl OtherClient {
     /// RocketMQ's number for a release: 20 for each minor one, 2 for each patch; `HIGHER_VERSION` when it is unknown.
     pub(super) fn version_number(&self) -> i32 {
-        const RELEASE_4: i32 = 213;
-        const RELEASE_5: i32 = 413;
-        const HIGHER: i32 = i16::MAX as i32;
         let mut numbers = self.version.split(['.', '-']).map_while(|part| part.parse::<i32>().ok());
         let (major, minor, patch) =
             (numbers.next(), numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -113,6 +128,15 @@ mod tests {
         let cases = [("5.0.0", 413), ("5.3.1", 475), ("4.9.4", 401), ("5.1.0-SNAPSHOT", 433), ("5.2", 453)];
         for (version, expected) in cases {
             assert_eq!(number(version), expected, "{version}");
+        }
+        for (number, text) in [
+            (413, "V5_0_0"),
+            (475, "V5_3_1"),
+            (401, "V4_9_4"),
+            (474, "V5_3_1_SNAPSHOT"),
+            (32_767, "HIGHER_VERSION"),
+        ] {
+            assert_eq!(version_text(number), text);
         }
         for version in ["", "v5", "6.0.0", "5.99.0"] {
             assert_eq!(number(version), i32::from(i16::MAX), "{version}");

@@ -7,7 +7,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Context, connection};
-use crate::stream::Stream;
+use crate::{statistics::Live, stream::Stream};
 
 /// Connections of one port at a time.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -21,6 +21,7 @@ pub(super) async fn accept(
     listener: TcpListener,
     tls: TlsAcceptor,
     context: Arc<Context>,
+    open: Live,
     mut stopped: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -42,6 +43,7 @@ pub(super) async fn accept(
             continue;
         };
         let (tls, context, mut stopped) = (tls.clone(), context.clone(), stopped.clone());
+        let here = open.enter();
         tokio::spawn(async move {
             tokio::select! {
                 result = serve(stream, tls, context) => if let Err(error) = result {
@@ -49,7 +51,7 @@ pub(super) async fn accept(
                 },
                 _ = stopped.changed() => {}
             }
-            drop(permit);
+            drop((permit, here));
         });
     }
 }

@@ -16,7 +16,8 @@ use redstart_wire::remoting::{
     code,
 };
 
-use super::peer::Peer;
+use super::{elsewhere::version_text, peer::Peer};
+use crate::statistics::{Alike, Crowd};
 
 /// A client that says nothing for this long is forgotten.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -168,6 +169,28 @@ impl Members {
         self.state().producers.clone()
     }
 
+    /// Producers and consumers by what they have in common.
+    pub fn crowds(&self) -> (Crowd, Crowd) {
+        let (mut producers, mut consumers) = (Crowd::default(), Crowd::default());
+        let alike = |member: &Member, group: Option<&str>, mode| Alike {
+            group: group.map(str::to_owned),
+            mode,
+            language: member.language.to_string(),
+            version: version_text(member.version),
+        };
+        let state = self.state();
+        for member in state.producers.values().flat_map(BTreeMap::values) {
+            producers.add(alike(member, None, ""), 1);
+        }
+        for (name, group) in &state.consumers {
+            let mode = mode(&group.consume_type);
+            for member in group.members.values() {
+                consumers.add(alike(member, Some(name), mode), 1);
+            }
+        }
+        (producers, consumers)
+    }
+
     /// The connection of a client that produces, whatever its group.
     pub fn producer(&self, client_id: &str) -> Option<Arc<Peer>> {
         let state = self.state();
@@ -186,6 +209,15 @@ impl Members {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// RocketMQ's word for how messages come to a consumer.
+fn mode(consume_type: &str) -> &'static str {
+    match consume_type {
+        "CONSUME_PASSIVELY" => "push",
+        "CONSUME_POP" => "pop",
+        _ => "pull",
     }
 }
 

@@ -31,6 +31,7 @@ mod retry;
 mod room;
 mod send;
 mod transactions;
+mod view;
 
 use std::{
     future::Future,
@@ -50,6 +51,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
+    statistics::Live,
     tls::{self, CertificateFiles, TlsError},
 };
 use admin::{Resets, Settings};
@@ -59,9 +61,11 @@ use names::Names;
 use peer::Peer;
 use room::Rooms;
 
+pub(crate) use connection::is_poll;
 pub use elsewhere::{
     Asked, Elsewhere, OtherClient, OtherMessage, OtherSubscription, Role, Takes, Unanswered,
 };
+pub use view::View;
 
 /// The pattern for topics that are made when they are first sent to.
 const AUTO_CREATE_TOPIC: &str = "TBW102";
@@ -138,6 +142,9 @@ struct Context {
     names: Names,
     incoming: Rooms,
     outgoing: Rooms,
+    /// Connections to the two ports.
+    names_open: Live,
+    broker_open: Live,
 }
 
 impl Context {
@@ -201,6 +208,8 @@ impl Remoting {
             names: Names::open(data_dir).map_err(StartError::Names)?,
             incoming: Rooms::new(INCOMING_BYTES_MAX),
             outgoing: Rooms::new(OUTGOING_BYTES_MAX),
+            names_open: Live::default(),
+            broker_open: Live::default(),
             config,
         };
         let context = Arc::new(context);
@@ -211,6 +220,11 @@ impl Remoting {
     /// Where the name service and the broker listen.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.names.local_addr()?, self.broker.local_addr()?))
+    }
+
+    /// For those who look at the front end while it works.
+    pub fn view(&self) -> View {
+        View::new(self.context.clone())
     }
 
     /// Lets operators see and ask the clients of the other protocol too. The first call counts.
@@ -238,11 +252,15 @@ impl Remoting {
     /// Serves until `stopped` says so.
     pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
-        let accepting: Vec<_> = [Some(names), Some(broker), vip]
+        let (names_open, broker_open) = (&context.names_open, &context.broker_open);
+        let listeners =
+            [Some((names, names_open)), Some((broker, broker_open)), vip.map(|vip| (vip, broker_open))];
+        let accepting: Vec<_> = listeners
             .into_iter()
             .flatten()
-            .map(|listener| {
-                tokio::spawn(listen::accept(listener, tls.clone(), context.clone(), stopped.clone()))
+            .map(|(listener, open)| {
+                let (tls, context, stopped) = (tls.clone(), context.clone(), stopped.clone());
+                tokio::spawn(listen::accept(listener, tls, context, open.clone(), stopped))
             })
             .collect();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);

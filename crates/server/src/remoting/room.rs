@@ -25,6 +25,12 @@ impl Rooms {
         Rooms { free: Arc::new(Semaphore::new(units as usize)), units }
     }
 
+    /// Bytes that are taken, and how many there are.
+    pub fn used(&self) -> (usize, usize) {
+        let free = self.free.available_permits();
+        ((self.units as usize).saturating_sub(free) * UNIT, self.units as usize * UNIT)
+    }
+
     /// Waits until there is room; `None` when it takes too long.
     pub async fn take(&self, bytes: usize) -> Option<Room> {
         // What is larger than all the room gets all of it.

@@ -1,0 +1,36 @@
+use std::sync::Arc;
+
+use super::Context;
+use crate::statistics::Crowd;
+
+/// What can be seen of the front end while it works. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct View {
+    context: Arc<Context>,
+}
+
+impl View {
+    pub(super) fn new(context: Arc<Context>) -> View {
+        View { context }
+    }
+
+    /// Connections to the name service and to the broker.
+    pub fn connections(&self) -> (usize, usize) {
+        (self.context.names_open.count(), self.context.broker_open.count())
+    }
+
+    /// Bytes of large requests that are read or served, and how many there may be.
+    pub fn incoming_bytes(&self) -> (usize, usize) {
+        self.context.incoming.used()
+    }
+
+    /// Bytes of messages on their way to consumers, and how many there may be.
+    pub fn outgoing_bytes(&self) -> (usize, usize) {
+        self.context.outgoing.used()
+    }
+
+    /// Producers and consumers.
+    pub fn crowds(&self) -> (Crowd, Crowd) {
+        self.context.members.crowds()
+    }
+}

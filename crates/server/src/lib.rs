@@ -2,6 +2,7 @@
 //! that translate the clients' protocols for it.
 
 pub mod grpc;
+pub mod http;
 pub mod remoting;
 pub mod shard;
 pub mod statistics;

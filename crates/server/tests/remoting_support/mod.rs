@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use redstart_engine::{Config as EngineConfig, Retention};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    remoting::{Config, Elsewhere, Remoting},
+    remoting::{Config, Elsewhere, Remoting, View},
     shard::{self, Shard},
 };
 use redstart_wire::remoting::{Command, StoredMessage, code, decode, encode};
@@ -27,6 +27,7 @@ pub struct Broker {
     pub names: SocketAddr,
     pub address: SocketAddr,
     pub shard: Shard,
+    pub view: View,
     stop: watch::Sender<bool>,
     dir: Arc<TempDir>,
 }
@@ -86,13 +87,14 @@ impl Broker {
         let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
         let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
         let (names, address) = remoting.addresses().unwrap();
+        let view = remoting.view();
         if let Some(elsewhere) = elsewhere {
             remoting.look_elsewhere(elsewhere);
         }
         tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(remoting.serve(stopped));
-        Broker { names, address, shard, stop, dir }
+        Broker { names, address, shard, view, stop, dir }
     }
 
     pub async fn client(&self) -> Client {

@@ -31,6 +31,7 @@ pub struct Broker {
     pub address: SocketAddr,
     pub shard: Shard,
     pub commands: Commands,
+    pub view: grpc::View,
     dir: TempDir,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
@@ -72,12 +73,12 @@ impl Broker {
             Shard::open(Arc::new(storage), options, engine(), shard::Config::default()).unwrap().shard;
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
-        let (address, commands) = (grpc.address().unwrap(), grpc.commands());
+        let (address, commands, view) = (grpc.address().unwrap(), grpc.commands(), grpc.view());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             grpc.serve(async { drop(stopped.await) }).await;
         });
-        Broker { address, shard, commands, dir, stop: Some(stop), serving }
+        Broker { address, shard, commands, view, dir, stop: Some(stop), serving }
     }
 
     pub fn shard(&self) -> ShardHandle {

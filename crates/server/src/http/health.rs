@@ -1,0 +1,93 @@
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU8, Ordering},
+};
+
+use http::StatusCode;
+
+use super::router::{Answering, Part, Request, text};
+use crate::shard::ShardHandle;
+
+/// How far the process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// Reading what is on disk, opening ports.
+    Starting = 0,
+    /// Every port accepts.
+    Serving = 1,
+    /// Told to stop: connections are about to be closed.
+    Stopping = 2,
+}
+
+/// Whether the process is alive and whether clients should come. Shared by whoever knows.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stage: AtomicU8,
+    shard: OnceLock<ShardHandle>,
+}
+
+impl Health {
+    pub fn set(&self, stage: Stage) {
+        self.state.stage.store(stage as u8, Ordering::SeqCst);
+    }
+
+    /// The shard whose condition counts. The first call counts.
+    pub fn watch(&self, shard: ShardHandle) {
+        let _ = self.state.shard.set(shard);
+    }
+
+    /// The page for those who would restart a process that has failed.
+    pub fn live_page(&self) -> impl Part + use<> {
+        Page { health: self.clone(), path: "/healthz", ask: Health::failed }
+    }
+
+    /// The page for those who send clients here, or do not.
+    pub fn ready_page(&self) -> impl Part + use<> {
+        Page { health: self.clone(), path: "/readyz", ask: Health::unready }
+    }
+
+    fn failed(&self) -> Option<String> {
+        let shard = self.state.shard.get()?;
+        Some(format!("the shard has failed: {}", shard.counters().condition().failure()?))
+    }
+
+    fn unready(&self) -> Option<String> {
+        let stage = self.state.stage.load(Ordering::SeqCst);
+        if stage == Stage::Stopping as u8 {
+            return Some("stopping".to_owned());
+        }
+        if stage != Stage::Serving as u8 {
+            return Some("starting".to_owned());
+        }
+        let full = || self.state.shard.get()?.counters().condition().disk_full();
+        self.failed().or_else(|| Some(full()?.to_string()))
+    }
+}
+
+#[derive(Debug)]
+struct Page {
+    health: Health,
+    path: &'static str,
+    /// Why not, if not.
+    ask: fn(&Health) -> Option<String>,
+}
+
+impl Part for Page {
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answer(&self, _: Request) -> Answering<'_> {
+        let answer = match (self.ask)(&self.health) {
+            None => text(StatusCode::OK, "ok"),
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}

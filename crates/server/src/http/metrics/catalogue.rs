@@ -1,0 +1,222 @@
+//! Every metric there is: its name, type, labels and meaning, in one place. The names and labels of RocketMQ are those that
+//! the Prometheus exporter of its broker 5.5.0 shows, which appends the unit to a name.
+
+/// What a value may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// Which labels come before a metric's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// `cluster`, `node_type="broker"` and `node_id`, as RocketMQ has them.
+    Broker,
+    /// The same with `node_type="proxy"`.
+    Proxy,
+    /// None.
+    Own,
+}
+
+/// A metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub scope: Scope,
+    /// Its own labels, in the order of the values of a sample.
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($id:ident: $scope:ident $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(pub(super) const $id: &Family = &Family {
+            name: $name, kind: Kind::$kind, scope: Scope::$scope, labels: &[$($label),*], help: $help,
+        };)*
+        /// All metrics, in the order in which they are written.
+        pub const FAMILIES: &[&Family] = &[$($id),*];
+    };
+}
+
+families! {
+    // Traffic.
+    MESSAGES_IN: Broker Counter "rocketmq_messages_in_total" ["topic", "message_type", "is_system"]
+        "Messages stored, without retries and dead letters";
+    THROUGHPUT_IN: Broker Counter "rocketmq_throughput_in_total" ["topic", "message_type", "is_system"]
+        "Bytes of messages stored, as they are in the log";
+    MESSAGE_SIZE: Broker Histogram "rocketmq_message_size" ["topic", "message_type", "is_system"]
+        "Bytes of a stored message; each message of a batch counts with their mean";
+    MESSAGES_OUT: Broker Counter "rocketmq_messages_out_total" ["topic", "consumer_group", "is_system"]
+        "Messages handed out to consumers, every delivery counted";
+    THROUGHPUT_OUT: Broker Counter "rocketmq_throughput_out_total" ["topic", "consumer_group", "is_system"]
+        "Bytes of messages handed out to consumers, as they are in the log";
+    SEND_TO_DLQ: Broker Counter "rocketmq_send_to_dlq_messages_total" ["topic", "consumer_group", "is_system"]
+        "Messages that went to the dead letters of a group";
+    RPC_LATENCY: Broker Histogram "rocketmq_rpc_latency_milliseconds"
+        ["protocol_type", "request_code", "response_code", "is_long_polling", "result"]
+        "Time from a request to its answer; is_long_polling tells whether the request may wait for messages";
+
+    // Transactions and delayed messages.
+    HALF_MESSAGES: Broker Gauge "rocketmq_half_messages" ["topic"]
+        "Transactional messages that are neither committed nor rolled back";
+    COMMIT_MESSAGES: Broker Counter "rocketmq_commit_messages_total" ["topic"]
+        "Transactional messages committed";
+    ROLLBACK_MESSAGES: Broker Counter "rocketmq_rollback_messages_total" ["topic"]
+        "Transactional messages rolled back, by their producer or because it said nothing";
+    FINISH_LATENCY: Broker Histogram "rocketmq_finish_message_latency_milliseconds" ["topic"]
+        "Time from a half message to its commit; in seconds, whatever its name says, as RocketMQ has it";
+    TIMING_MESSAGES: Broker Gauge "rocketmq_timing_messages" ["storage_type", "storage_medium", "topic"]
+        "Delayed messages that are not yet due";
+    TIMER_ENQUEUE: Broker Counter "rocketmq_timer_enqueue_total" ["storage_type", "storage_medium", "topic"]
+        "Messages that were stored to become visible later";
+    TIMER_DEQUEUE: Broker Counter "rocketmq_timer_dequeue_total" ["storage_type", "storage_medium", "topic"]
+        "Delayed messages that became visible";
+    DELAY_LATENCY: Broker Histogram "rocketmq_delay_message_latency_seconds"
+        ["storage_type", "storage_medium", "topic"]
+        "Delays that messages were stored with";
+    TIMER_DEQUEUE_LAG: Broker Gauge "rocketmq_timer_dequeue_lag" ["storage_type", "storage_medium"]
+        "Delayed messages that are due and not yet visible; counted up to 100000";
+    TIMER_DEQUEUE_LATENCY: Broker Gauge "rocketmq_timer_dequeue_latency_milliseconds"
+        ["storage_type", "storage_medium"]
+        "Time since the first of them was due";
+
+    // Consumer groups.
+    LAG_MESSAGES: Broker Gauge "rocketmq_consumer_lag_messages"
+        ["consumer_group", "topic", "is_retry", "is_system"]
+        "Messages that the group has not finished: ready, in flight and held back by order";
+    LAG_LATENCY: Broker Gauge "rocketmq_consumer_lag_latency_milliseconds"
+        ["consumer_group", "topic", "is_retry", "is_system"]
+        "Age of the oldest message that the group has not finished";
+    INFLIGHT: Broker Gauge "rocketmq_consumer_inflight_messages"
+        ["consumer_group", "topic", "is_retry", "is_system"]
+        "Messages handed out and neither acknowledged nor given up";
+    QUEUEING_LATENCY: Broker Gauge "rocketmq_consumer_queueing_latency_milliseconds"
+        ["consumer_group", "topic", "is_retry", "is_system"]
+        "Age of the oldest message that nobody of the group was given";
+    READY: Broker Gauge "rocketmq_consumer_ready_messages"
+        ["consumer_group", "topic", "is_retry", "is_system"]
+        "Messages that nobody of the group was given";
+
+    // Clients.
+    PRODUCER_CONNECTIONS: Broker Gauge "rocketmq_producer_connections" ["language", "version", "protocol_type"]
+        "Producers that are known; of 4.x clients, one for each of their groups";
+    CONSUMER_CONNECTIONS: Broker Gauge "rocketmq_consumer_connections"
+        ["consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"]
+        "Consumers that are known";
+
+    // The broker.
+    BROKER_PERMISSION: Broker Gauge "rocketmq_broker_permission" []
+        "4 for reading and 2 for writing";
+    TOPIC_NUMBER: Broker Gauge "rocketmq_topic_number" [] "Topics, without lite topics";
+    GROUP_NUMBER: Broker Gauge "rocketmq_consumer_group_number" [] "Consumer groups";
+    WATERMARK: Broker Gauge "rocketmq_processor_watermark" ["processor"]
+        "Requests that wait for the shard, whatever they are";
+    PROXY_UP: Proxy Gauge "rocketmq_proxy_up" ["proxy_mode"] "Whether clients are served over gRPC";
+
+    // Storage.
+    STORAGE_SIZE: Broker Gauge "rocketmq_storage_size_bytes" ["storage_type", "storage_medium"]
+        "Bytes in use on the volume that holds the data";
+    RESERVE_TIME: Broker Gauge "rocketmq_storage_message_reserve_time_milliseconds"
+        ["storage_type", "storage_medium"]
+        "Age of the oldest messages that are kept";
+    FLUSH_BEHIND: Broker Gauge "rocketmq_storage_flush_behind_bytes" ["storage_type", "storage_medium"]
+        "Bytes written to the log and not yet durable";
+    DISPATCH_BEHIND: Broker Gauge "rocketmq_storage_dispatch_behind_bytes" ["storage_type", "storage_medium"]
+        "Bytes written to the log that have not taken effect";
+
+    // The engine.
+    COMMIT_LATENCY: Own Histogram "redstart_commit_latency_seconds" []
+        "Time from a frame's write until it is known to be durable";
+    FLUSH_LATENCY: Own Histogram "redstart_flush_latency_seconds" [] "Time of making the log durable";
+    FRAME_RECORDS: Own Histogram "redstart_frame_records" []
+        "Records written with one frame: messages, acknowledgements, deliveries, changes";
+    FRAME_BYTES: Own Histogram "redstart_frame_bytes" [] "Bytes written with one frame";
+    FLUSHES: Own Counter "redstart_flushes_total" [] "Times the log was made durable";
+    CHECKPOINT_AGE: Own Gauge "redstart_checkpoint_age_seconds" []
+        "Time since a checkpoint was written; since the start, while none was";
+    CHECKPOINT_FRAMES: Own Gauge "redstart_frames_since_checkpoint" []
+        "Frames that a start would have to read again; 0 while a checkpoint is written";
+    WAITING: Own Gauge "redstart_waiting_receives" [] "Receives that are held until there is a message";
+    RECEIVES_EMPTY: Own Counter "redstart_empty_receives_total" [] "Receives that ended without a message";
+    SEGMENTS_REMOVED: Own Counter "redstart_segments_removed_total" ["reason"]
+        "Segments removed, by reason: expired, or disk_full for those that went before their time";
+    LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";
+    LOG_SEGMENTS: Own Gauge "redstart_log_segments" [] "Segments of the log";
+    DISK_SIZE: Own Gauge "redstart_disk_size_bytes" [] "Size of the volume that holds the data";
+    DISK_FREE: Own Gauge "redstart_disk_free_bytes" [] "Free space on the volume that holds the data";
+    DEDUP_KEYS: Own Gauge "redstart_dedup_keys" [] "Deduplication keys that are remembered";
+    LITE_TOPICS: Own Gauge "redstart_lite_topics" [] "Lite topics of all parents";
+    BUDGET_USED: Own Gauge "redstart_memory_budget_used_bytes" ["budget"]
+        "Bytes in use of what messages on their way may take";
+    BUDGET_LIMIT: Own Gauge "redstart_memory_budget_limit_bytes" ["budget"]
+        "Bytes that messages on their way may take";
+    CONNECTIONS: Own Gauge "redstart_connections" ["protocol"] "Open connections";
+    SURVEY_AGE: Own Gauge "redstart_survey_age_seconds" []
+        "Age of what the shard was asked for: lags, held messages, sizes";
+    SURVEY_TIME: Own Gauge "redstart_survey_shard_seconds" []
+        "Time for which the shard was kept by the last survey, in slices of half a millisecond";
+    SERIES_LEFT_OUT: Own Gauge "redstart_subscriptions_left_out" []
+        "Pairs of a group and a topic that no metric tells of, because there are too many";
+    BUILD_INFO: Own Gauge "redstart_build_info" ["version"] "1, with the version of the broker";
+    UPTIME: Own Gauge "redstart_uptime_seconds" [] "Time since the shard was opened";
+
+    // The process, under the names that Prometheus clients use.
+    PROCESS_CPU: Own Counter "process_cpu_seconds_total" [] "CPU time of the process";
+    PROCESS_RSS: Own Gauge "process_resident_memory_bytes" [] "Resident memory of the process";
+    PROCESS_VSZ: Own Gauge "process_virtual_memory_bytes" [] "Virtual memory of the process";
+    PROCESS_FDS: Own Gauge "process_open_fds" [] "Open files and sockets";
+    PROCESS_FDS_MAX: Own Gauge "process_max_fds" [] "Files and sockets that may be open";
+    PROCESS_START: Own Gauge "process_start_time_seconds" [] "When the process was started, in seconds of Unix time";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_valid_and_there_is_one_of_each() {
+        let word = |text: &str| {
+            text.starts_with(|c: char| c.is_ascii_lowercase())
+                && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        let mut seen = HashSet::new();
+        for family in FAMILIES {
+            assert!(seen.insert(family.name), "{} is there twice", family.name);
+            assert!(word(family.name) && family.labels.iter().all(|label| word(label)), "{family:?}");
+            assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
+            assert!(!family.help.is_empty() && !family.help.contains('\n'), "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented_with_its_type_and_labels() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let document = std::fs::read_to_string(path).expect("the document is there");
+        for family in FAMILIES {
+            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let row = format!(
+                "| `{}` | {} | {} | {} |",
+                family.name,
+                family.kind.name(),
+                labels.join(", "),
+                family.help
+            );
+            assert!(document.lines().any(|line| line == row), "docs/metrics.md lacks the line\n{row}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The broker and its storage.
+
+use std::fmt::Display;
+
+use super::{Sources, catalogue, catalogue::Family, survey::Survey, text::Text, traffic::STORAGE};
+use crate::shard::Counters;
+
+/// 4 to read, 2 to write.
+const READ_AND_WRITE: u8 = 6;
+const MICROS: f64 = 1e6;
+
+pub(super) fn write(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
+    broker(text, sources, survey);
+    storage(text, sources.shard.counters(), survey);
+    shard(text, sources.shard.counters(), survey);
+    log(text, survey);
+    room(text, sources);
+    about(text, sources, survey);
+}
+
+/// A gauge without labels, if its value is known.
+fn maybe(text: &mut Text, family: &'static Family, value: Option<impl Display>) {
+    let mut samples = text.family(family);
+    if let Some(value) = value {
+        samples.put(&[], value);
+    }
+}
+
+fn broker(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
+    text.family(catalogue::BROKER_PERMISSION).put(&[], READ_AND_WRITE);
+    let census = survey.map(|survey| survey.overview.census);
+    maybe(text, catalogue::TOPIC_NUMBER, census.map(|census| census.topics));
+    maybe(text, catalogue::GROUP_NUMBER, census.map(|census| census.groups));
+    text.family(catalogue::WATERMARK).put(&["shard"], sources.shard.queued().0);
+    let mut samples = text.family(catalogue::PROXY_UP);
+    if sources.grpc.is_some() {
+        samples.put(&["local"], 1);
+    }
+}
+
+fn storage(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
+    let mut samples = text.family(catalogue::STORAGE_SIZE);
+    if let Some(usage) = survey.and_then(|survey| survey.overview.usage) {
+        samples.put(&STORAGE, usage.total.saturating_sub(usage.free));
+    }
+    let mut samples = text.family(catalogue::RESERVE_TIME);
+    if let Some((now, oldest)) = survey.and_then(|survey| Some((survey.now, survey.oldest?))) {
+        samples.put(&STORAGE, now.since(oldest).as_millis());
+    }
+    text.family(catalogue::FLUSH_BEHIND).put(&STORAGE, counters.flush_behind());
+    text.family(catalogue::DISPATCH_BEHIND).put(&STORAGE, counters.apply_behind());
+}
+
+fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
+    let times = |text: &mut Text, family, found| {
+        text.family(family).distribution(&[], &found, MICROS);
+    };
+    times(text, catalogue::COMMIT_LATENCY, counters.commit_us().distribution());
+    times(text, catalogue::FLUSH_LATENCY, counters.flush_us().distribution());
+    text.family(catalogue::FRAME_RECORDS).distribution(&[], &counters.frame_records().distribution(), 1.0);
+    text.family(catalogue::FRAME_BYTES).distribution(&[], &counters.frame_bytes().distribution(), 1.0);
+    text.family(catalogue::FLUSHES).put(&[], counters.flushes());
+    text.family(catalogue::CHECKPOINT_AGE).put(&[], counters.checkpoint_age().as_secs_f64());
+    let frames = survey.map(|survey| survey.overview.frames_since_checkpoint);
+    maybe(text, catalogue::CHECKPOINT_FRAMES, frames);
+    text.family(catalogue::WAITING).put(&[], counters.waiting());
+    text.family(catalogue::RECEIVES_EMPTY).put(&[], counters.statistics().missed.count());
+    let (expired, forced) = counters.segments_removed();
+    text.family(catalogue::SEGMENTS_REMOVED).put(&["expired"], expired).put(&["disk_full"], forced);
+}
+
+fn log(text: &mut Text, survey: Option<&Survey>) {
+    let overview = survey.map(|survey| &survey.overview);
+    maybe(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
+    maybe(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));
+    let usage = overview.and_then(|overview| overview.usage);
+    maybe(text, catalogue::DISK_SIZE, usage.map(|usage| usage.total));
+    maybe(text, catalogue::DISK_FREE, usage.map(|usage| usage.free));
+    maybe(text, catalogue::DEDUP_KEYS, overview.map(|overview| overview.held.dedup_keys));
+    maybe(text, catalogue::LITE_TOPICS, overview.map(|overview| overview.census.lite_topics));
+}
+
+/// What messages on their way take, and how many connections there are.
+fn room(text: &mut Text, sources: &Sources) {
+    let (grpc, remoting) = (sources.grpc.as_ref(), sources.remoting.as_ref());
+    let budgets = [
+        ("store", Some(sources.shard.pending_bytes())),
+        ("grpc_in", grpc.map(|grpc| grpc.incoming_bytes())),
+        ("remoting_in", remoting.map(|remoting| remoting.incoming_bytes())),
+        ("remoting_out", remoting.map(|remoting| remoting.outgoing_bytes())),
+    ];
+    let budgets = || budgets.iter().filter_map(|(name, bytes)| Some((name, (*bytes)?)));
+    let mut samples = text.family(catalogue::BUDGET_USED);
+    for (name, (used, _)) in budgets() {
+        samples.put(&[name], used);
+    }
+    let mut samples = text.family(catalogue::BUDGET_LIMIT);
+    for (name, (_, limit)) in budgets() {
+        samples.put(&[name], limit);
+    }
+    let open = remoting.map(|remoting| remoting.connections());
+    let connections = [
+        ("grpc", grpc.map(|grpc| grpc.connections())),
+        ("remoting", open.map(|(_, broker)| broker)),
+        ("namesrv", open.map(|(names, _)| names)),
+        ("http", sources.http.as_ref().map(|http| http.count())),
+    ];
+    let mut samples = text.family(catalogue::CONNECTIONS);
+    for (protocol, count) in connections {
+        if let Some(count) = count {
+            samples.put(&[protocol], count);
+        }
+    }
+}
+
+/// The metrics themselves, and the program.
+fn about(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
+    maybe(text, catalogue::SURVEY_AGE, survey.map(|survey| survey.taken.elapsed().as_secs_f64()));
+    maybe(text, catalogue::SURVEY_TIME, survey.map(|survey| survey.shard_time.as_secs_f64()));
+    maybe(text, catalogue::SERIES_LEFT_OUT, survey.map(|survey| survey.left_out));
+    text.family(catalogue::BUILD_INFO).put(&[env!("CARGO_PKG_VERSION")], 1);
+    text.family(catalogue::UPTIME).put(&[], sources.shard.counters().running_for().as_secs_f64());
+}

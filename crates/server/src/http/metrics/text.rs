@@ -1,0 +1,163 @@
+//! Prometheus' text format, version 0.0.4.
+
+use std::fmt::{self, Display, Write as _};
+
+use super::catalogue::{Family, Scope};
+use crate::statistics::Distribution;
+
+/// As the format's definition has it.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Metrics, written one after the other.
+#[derive(Debug)]
+pub(super) struct Text {
+    out: String,
+    broker: String,
+    proxy: String,
+}
+
+impl Text {
+    /// The labels that come before others name the cluster and the node.
+    pub fn new(cluster: &str, node: &str) -> Text {
+        let scope = |kind: &str| {
+            let mut labels = String::new();
+            for (name, value) in [("cluster", cluster), ("node_type", kind), ("node_id", node)] {
+                label(&mut labels, name, value);
+            }
+            labels
+        };
+        Text { out: String::new(), broker: scope("broker"), proxy: scope("proxy") }
+    }
+
+    /// Begins a metric; its samples follow.
+    pub fn family(&mut self, family: &'static Family) -> Samples<'_> {
+        let Family { name, kind, help, .. } = family;
+        written(writeln!(self.out, "# HELP {name} {}", Escaped { text: help, quotes: false }));
+        written(writeln!(self.out, "# TYPE {name} {}", kind.name()));
+        Samples { text: self, family }
+    }
+
+    pub fn finish(self) -> String {
+        self.out
+    }
+}
+
+/// Takes the samples of one metric.
+#[derive(Debug)]
+pub(super) struct Samples<'a> {
+    text: &'a mut Text,
+    family: &'static Family,
+}
+
+impl Samples<'_> {
+    /// One value; `labels` are the values of the metric's own labels.
+    pub fn put(&mut self, labels: &[&str], value: impl Display) -> &mut Self {
+        self.sample("", labels, None, value);
+        self
+    }
+
+    /// A histogram whose values are in units of which `per_unit` make one of the metric's.
+    pub fn distribution(&mut self, labels: &[&str], found: &Distribution, per_unit: f64) -> &mut Self {
+        for (bound, count) in &found.buckets {
+            self.sample("_bucket", labels, Some(&format!("{:?}", *bound as f64 / per_unit)), count);
+        }
+        self.sample("_bucket", labels, Some("+Inf"), found.count);
+        self.sample("_sum", labels, None, found.sum as f64 / per_unit);
+        self.sample("_count", labels, None, found.count);
+        self
+    }
+
+    fn sample(&mut self, suffix: &str, labels: &[&str], bound: Option<&str>, value: impl Display) {
+        debug_assert_eq!(labels.len(), self.family.labels.len(), "labels of {}", self.family.name);
+        let Text { out, broker, proxy } = &mut *self.text;
+        out.push_str(self.family.name);
+        out.push_str(suffix);
+        let start = out.len();
+        out.push('{');
+        match self.family.scope {
+            Scope::Broker => out.push_str(broker),
+            Scope::Proxy => out.push_str(proxy),
+            Scope::Own => {}
+        }
+        for (name, value) in self.family.labels.iter().zip(labels) {
+            label(out, name, value);
+        }
+        if let Some(bound) = bound {
+            label(out, "le", bound);
+        }
+        if out.ends_with('{') {
+            out.truncate(start);
+        } else {
+            // In the place of the last comma.
+            out.pop();
+            out.push('}');
+        }
+        written(writeln!(out, " {value}"));
+    }
+}
+
+fn label(out: &mut String, name: &str, value: &str) {
+    written(write!(out, "{name}=\"{}\",", Escaped { text: value, quotes: true }));
+}
+
+/// A string takes whatever is written to it.
+fn written(result: fmt::Result) {
+    debug_assert!(result.is_ok());
+}
+
+/// Text with backslashes, ends of lines and, in the value of a label, quotes made harmless.
+struct Escaped<'a> {
+    text: &'a str,
+    quotes: bool,
+}
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.text;
+        let special = |c: char| matches!(c, '\\' | '\n') || (self.quotes && c == '"');
+        while let Some(at) = rest.find(special) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'\\' => "\\\\",
+                b'"' => "\\\"",
+                _ => "\\n",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::catalogue, *};
+
+    #[test]
+    fn samples_are_written_as_the_format_wants_them() {
+        let mut text = Text::new("c\"1\"", "b\\\n");
+        text.family(catalogue::TOPIC_NUMBER).put(&[], 7);
+        text.family(catalogue::UPTIME).put(&[], 1.5);
+        text.family(catalogue::CONNECTIONS).put(&["grpc"], 2).put(&["ä\"\n"], 3);
+        let found = Distribution { buckets: vec![(500, 1), (1_000_000, 2)], count: 3, sum: 2_500_000 };
+        text.family(catalogue::FLUSH_LATENCY).distribution(&[], &found, 1e6);
+        let expected = r#"# HELP rocketmq_topic_number Topics, without lite topics
+# TYPE rocketmq_topic_number gauge
+rocketmq_topic_number{cluster="c\"1\"",node_type="broker",node_id="b\\\n"} 7
+# HELP redstart_uptime_seconds Time since the shard was opened
+# TYPE redstart_uptime_seconds gauge
+redstart_uptime_seconds 1.5
+# HELP redstart_connections Open connections
+# TYPE redstart_connections gauge
+redstart_connections{protocol="grpc"} 2
+redstart_connections{protocol="ä\"\n"} 3
+# HELP redstart_flush_latency_seconds Time of making the log durable
+# TYPE redstart_flush_latency_seconds histogram
+redstart_flush_latency_seconds_bucket{le="0.0005"} 1
+redstart_flush_latency_seconds_bucket{le="1.0"} 2
+redstart_flush_latency_seconds_bucket{le="+Inf"} 3
+redstart_flush_latency_seconds_sum 2.5
+redstart_flush_latency_seconds_count 3
+"#;
+        assert_eq!(text.finish(), expected);
+    }
+}

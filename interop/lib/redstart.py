@@ -40,7 +40,7 @@ def launch_broker(state):
     command = [
         binary(), "serve", "--data-dir", state["data"], "--listen", "127.0.0.1",
         "--namesrv-port", state["namesrv_port"], "--broker-port", state["broker_port"],
-        "--grpc-port", state["grpc_port"],
+        "--grpc-port", state["grpc_port"], "--http-port", 0,
         # A minute is the default; the scenario of a forgotten transaction need not take that long.
         "--transaction-check-after", "3", "--transaction-check-interval", "3",
         "--message-delay-levels", DELAY_LEVELS,

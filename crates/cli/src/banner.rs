@@ -6,6 +6,7 @@ pub struct Banner<'a> {
     pub grpc: SocketAddr,
     pub namesrv: SocketAddr,
     pub broker: SocketAddr,
+    pub http: SocketAddr,
     pub data: &'a Path,
 }
 
@@ -16,6 +17,7 @@ impl Banner<'_> {
             ("5.x clients (gRPC, plaintext and TLS)", self.grpc.to_string()),
             ("4.x clients and mqadmin (Remoting)", format!("-n {}", self.namesrv)),
             ("broker (Remoting)", self.broker.to_string()),
+            ("operators (HTTP)", format!("http://{}/metrics", self.http)),
             ("data", self.data.display().to_string()),
         ];
         for (what, at) in rows {

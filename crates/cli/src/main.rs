@@ -8,6 +8,7 @@ mod config;
 mod files;
 mod health;
 mod logging;
+mod pages;
 mod serve;
 mod startup;
 

@@ -11,6 +11,7 @@ use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     grpc::{self, Grpc},
+    http::Sources,
     remoting::{self, Remoting},
     shard::{self, Flush, Opened, Shard},
     tls::CertificateFiles,
@@ -24,7 +25,9 @@ use crate::{
     banner::Banner,
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
     files::raise_file_limit,
-    logging, startup,
+    logging,
+    pages::Pages,
+    startup,
 };
 
 /// How often a running broker looks whether its shard has failed.
@@ -44,8 +47,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     log_configuration(&loaded);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
+    // First of all: whoever watches the start sees that it goes on.
+    let pages = runtime.block_on(Pages::open(config))?;
     let shard = open(config, checks)?;
-    runtime.block_on(serve(config, &shard, asked, started))?;
+    runtime.block_on(serve(config, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
     shard.stop().context("the shard failed; start again to recover")?;
@@ -117,6 +122,7 @@ async fn serve(
     config: &Config,
     shard: &Shard,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    pages: Pages,
     started: Instant,
 ) -> anyhow::Result<()> {
     let at = |port| SocketAddr::new(config.listen, port);
@@ -152,10 +158,12 @@ async fn serve(
     let signals = Signals::listen()?;
     let (namesrv, broker) = remoting.addresses()?;
     let grpc_at = grpc.address()?;
-    let millis = started.elapsed().as_millis() as u64;
-    tracing::info!(grpc = %grpc_at, %namesrv, %broker, millis, "ready");
-    Banner { grpc: grpc_at, namesrv, broker, data: &config.data_dir }.print();
-
+    let sources = Sources {
+        shard: shard.handle(),
+        grpc: Some(grpc.view()),
+        remoting: Some(remoting.view()),
+        http: Some(pages.connections()),
+    };
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
     let mut ended = stopped;
@@ -164,13 +172,20 @@ async fn serve(
         drop(ended.changed().await);
     });
     let grpc = tokio::spawn(grpc);
+    pages.serving(sources);
+    let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
+    tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, millis, "ready");
+    Banner { grpc: grpc_at, namesrv, broker, http, data: &config.data_dir }.print();
     let why = signals.wait(shard).await;
     tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
+    // Before anybody is cut off: who sends clients here is told first.
+    pages.stopping();
     stop.send(true).context("the front ends have ended")?;
     if tokio::time::timeout(GRACE, grpc).await.is_err() {
         tracing::info!("some calls did not end in time and are cut off");
     }
     remoting.abort();
+    pages.close().await;
     Ok(())
 }
 

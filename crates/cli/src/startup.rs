@@ -8,7 +8,7 @@ use std::{
 
 use redstart_engine::OpenError;
 use redstart_log::Error as LogError;
-use redstart_server::{grpc, remoting, shard, tls::TlsError};
+use redstart_server::{grpc, http, remoting, shard, tls::TlsError};
 
 use crate::config::{Config, Setting};
 
@@ -27,6 +27,10 @@ pub fn grpc(error: &grpc::StartError, config: &Config) -> anyhow::Error {
     })
 }
 
+pub fn http(error: &http::StartError, config: &Config) -> anyhow::Error {
+    anyhow::Error::msg(listening(error.address, &error.source, config))
+}
+
 pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         remoting::StartError::Listen { address, source, .. } => listening(*address, source, config),
@@ -39,7 +43,7 @@ pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error 
 }
 
 /// A port that cannot be had. Which setting it is, the number tells: no two are the same.
-pub fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
+fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     let (port, at) = (address.port(), address.ip());
     let key = match port {
         port if port == config.namesrv_port => "namesrv_port",

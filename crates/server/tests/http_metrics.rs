@@ -61,6 +61,7 @@ fn pop(from: &str, by: &str, wait: Duration) -> PopRequest {
         client: "test".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
+        not_with: None,
         wait,
     }
 }

@@ -58,8 +58,8 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for HTTP on {address}: {source}")]
 pub struct StartError {
-    address: SocketAddr,
-    source: IoError,
+    pub address: SocketAddr,
+    pub source: IoError,
 }
 
 /// A listening front end.

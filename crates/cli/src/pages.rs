@@ -1,0 +1,63 @@
+use std::net::SocketAddr;
+
+use redstart_server::{
+    http::{self, Health, Http, Metrics, Router, Sources, Stage},
+    statistics::Live,
+};
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{config::Config, startup};
+
+/// What operators read over HTTP, from before the broker is open until after it is closed.
+#[derive(Debug)]
+pub struct Pages {
+    address: SocketAddr,
+    connections: Live,
+    health: Health,
+    metrics: Metrics,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Pages {
+    pub async fn open(config: &Config) -> anyhow::Result<Pages> {
+        let listen = SocketAddr::new(config.listen, config.http_port);
+        let metrics = Metrics::new(&config.cluster_name, &config.broker_name);
+        let health = Health::default();
+        let router =
+            Router::default().with(health.live_page()).with(health.ready_page()).with(metrics.page());
+        let http = Http::bind(http::Config { listen, limits: http::Limits::default() }, router)
+            .await
+            .map_err(|error| startup::http(&error, config))?;
+        let (address, connections) = (http.address()?, http.connections());
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(http.serve(stopped));
+        Ok(Pages { address, connections, health, metrics, stop, serving })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn connections(&self) -> Live {
+        self.connections.clone()
+    }
+
+    /// Every port accepts.
+    pub fn serving(&self, sources: Sources) {
+        self.health.watch(sources.shard.clone());
+        self.metrics.attach(sources);
+        self.health.set(Stage::Serving);
+    }
+
+    /// Connections are about to be closed.
+    pub fn stopping(&self) {
+        self.health.set(Stage::Stopping);
+    }
+
+    pub async fn close(self) {
+        self.stop.send_replace(true);
+        // It ends with that, or has panicked and said so.
+        drop(self.serving.await);
+    }
+}

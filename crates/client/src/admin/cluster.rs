@@ -111,7 +111,7 @@ pub(super) fn readable(addresses: &BTreeMap<String, String>) -> Option<&String> 
     master(addresses).or_else(|| addresses.values().next())
 }
 
-fn properties(text: &str) -> BTreeMap<String, String> {
+pub(super) fn properties(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let pairs = lines.filter_map(|line| line.split_once('='));
     pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()

@@ -3,6 +3,11 @@
 //! Methods that take a broker's address ask that one; those that do not find the brokers by themselves. Bodies are
 //! RocketMQ's types as `redstart_wire` has them.
 
+mod registry;
+mod running;
+mod upkeep;
+mod users;
+
 mod clients;
 mod cluster;
 mod error;
@@ -38,6 +43,10 @@ pub use pull::{Expression, PullRequest, PullStatus, Pulled};
 pub use send::{OutgoingMessage, Receipt, SendStatus, message_id};
 pub use topics::{TopicSpec, TopicStats};
 pub use trace::{Trace, TraceKind, read_trace};
+
+pub use registry::ORDER_NAMESPACE;
+pub use running::{ConsumeRates, DirectResult, PopQueueInfo, QueueInfo, RunningInfo};
+pub use upkeep::{BrokerConsumeStats, Cleaning};
 
 use crate::{Connection, connection};
 

@@ -9,10 +9,14 @@ mod files;
 mod health;
 mod logging;
 mod pages;
+mod mqadmin;
 mod serve;
 mod startup;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -38,6 +42,12 @@ enum Command {
     /// Load a RocketMQ-compatible server and measure it
     #[command(subcommand)]
     Bench(bench::Command),
+    /// RocketMQ's operator's tool: `redstart mqadmin help`
+    #[command(disable_help_flag = true)]
+    Mqadmin {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Verify a data directory offline: frames, indexes, checkpoints
     Check {
         /// The data directory
@@ -56,6 +66,9 @@ fn main() -> ExitCode {
         text.starts_with('-') && !matches!(&*text, "-h" | "--help" | "-V" | "--version")
     };
     let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.first().and_then(|path| Path::new(path).file_stem()).is_some_and(|name| name == "mqadmin") {
+        arguments.insert(1, "mqadmin".into());
+    }
     if arguments.get(1).is_none_or(serving) {
         arguments.insert(1, "serve".into());
     }
@@ -65,6 +78,7 @@ fn main() -> ExitCode {
         Command::Config(arguments) => config::run(&arguments),
         Command::Health(flags) => health::run(&flags),
         Command::Bench(command) => bench::run(&command),
+        Command::Mqadmin { words } => mqadmin::run(&words),
         Command::Check { dir } => check::run(&dir),
         Command::Admin(command) => admin::run(command),
         Command::Completions { shell } => {

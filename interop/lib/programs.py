@@ -19,6 +19,7 @@ class Program(NamedTuple):
     topics: str
 
 
+OWN_MQADMIN = "mqadmin-own"
 GRPC = ("scenarios.txt", "topics.txt")
 REMOTING = ("scenarios-remoting.txt", "topics-remoting.txt")
 PROGRAMS = {
@@ -31,7 +32,9 @@ PROGRAMS = {
     "java49": Program("java4", *REMOTING),
     "java5r": Program("java4", *REMOTING),
     "go4": Program("go4", *REMOTING),
+    # One program, two tools: Apache's own and the one that is part of the redstart binary.
     "mqadmin": Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
+    OWN_MQADMIN: Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
 }
 LANGUAGES = list(PROGRAMS)
 

@@ -1,5 +1,6 @@
 """Runs every command of mqadmin, or the one named on the command line, and prints a line for each. See ../README.md."""
 
+import os
 import re
 import shutil
 import sys
@@ -9,10 +10,12 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from checks import ALONE, LANES, commands
-from shell import Broken, Shell, World
+from shell import Broken, OwnShell, Shell, World
 
 
 PRINTING = threading.Lock()
+# The tool whose commands run: `mqadmin`, or `mqadmin-own` for the one in the redstart binary.
+NAME = os.environ.get("INTEROP_NAME", "mqadmin")
 
 
 def attempt(world, name, run):
@@ -28,7 +31,7 @@ def attempt(world, name, run):
         verdict, note = "FAIL", f"unexpected output: {unexpected!r}"
     mark = "" if verdict == "PASS" else ":"
     with PRINTING:
-        print(re.sub(r"\s+", " ", f"{verdict} mqadmin {name}{mark} {note}").strip(), flush=True)
+        print(re.sub(r"\s+", " ", f"{verdict} {NAME} {name}{mark} {note}").strip(), flush=True)
         print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
     return verdict == "PASS"
 
@@ -37,14 +40,14 @@ def lane(chosen):
     """Runs these commands one after the other, in a JVM of their own."""
     if not chosen:
         return True
-    shell = Shell()
+    shell = Shell() if NAME == "mqadmin" else OwnShell()
     try:
         world = World(shell)
         return all([attempt(world, name, run) for name, run in chosen.items()])
     except (Broken, ValueError) as broken:
         with PRINTING:
             for name in chosen:
-                print(f"FAIL mqadmin {name}: the name server does not tell the cluster: {broken}", flush=True)
+                print(f"FAIL {NAME} {name}: the name server does not tell the cluster: {broken}", flush=True)
         return False
     finally:
         shell.close()

@@ -46,6 +46,33 @@ class Shell:
         self.child.wait()
 
 
+class OwnShell(Shell):
+    """Runs the commands of the redstart binary; the clients that they show are Java's all the same."""
+
+    def call(self, words, limit=LIMIT_SECONDS, until=""):
+        if words[0] == "client":
+            return super().call(words, limit, until)
+        path = self.folder / "output"
+        with open(path, "wb") as output:
+            child = subprocess.Popen([os.environ["INTEROP_OWN_MQADMIN"], "mqadmin", *map(str, words)], cwd=self.folder,
+                                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + limit
+
+        def said():
+            return bool(until) and until in path.read_text(errors="replace")
+
+        while child.poll() is None and time.monotonic() < deadline and not said():
+            time.sleep(0.02)
+        ended = child.poll() is not None or said()
+        # Some commands go on until they are ended.
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+        # Java tells a failure by a stack trace.
+        failed = f"\nException: exit status {child.returncode}" if child.returncode > 0 else ""
+        return path.read_text(errors="replace") + failed, ended
+
+
 class World:
     """The server under test, and the commands with its name server."""
 

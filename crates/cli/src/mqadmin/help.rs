@@ -91,9 +91,9 @@ mod tests {
             lines[0],
             "usage: mqadmin updateTopic [--attributes <arg>] -b <arg> | -c <arg>  [-h] [-m] [-n <arg>] -t <arg>"
         );
-        assert_eq!(lines[1], "    --attributes <arg>     changes");
-        assert_eq!(lines[2], " -b,--brokerAddr <arg>     address");
-        assert_eq!(lines[5], " -m,--moreStats            more");
+        assert_eq!(lines[1], "    --attributes <arg>    changes");
+        assert_eq!(lines[2], " -b,--brokerAddr <arg>    address");
+        assert_eq!(lines[5], " -m,--moreStats           more");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     text::{self, front},
 };
 
-/// A queue of an offline group that was moved.
+/// A queue of a group that was moved.
 struct Moved {
     queue: Queue,
     before: ConsumeStatsRow,
@@ -40,7 +40,7 @@ pub async fn reset(c: &Context) -> Outcome {
         return Ok(());
     }
     let force = c.truth_or("f", true);
-    match reset_online(c, group, topic, timestamp).await {
+    match reset_online(c, group, topic, timestamp, force).await {
         Ok(offsets) => {
             say!(
                 c,
@@ -50,7 +50,7 @@ pub async fn reset(c: &Context) -> Outcome {
             show_online(c, &offsets)
         }
         Err(error) if is_offline(&error) => {
-            let moved = reset_offline(c, group, topic, timestamp, force).await?;
+            let moved = reset_queues(c, group, topic, timestamp, force).await?;
             say!(
                 c,
                 "reset consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{force}], \
@@ -64,10 +64,11 @@ pub async fn reset(c: &Context) -> Outcome {
 
 pub async fn skip(c: &Context) -> Outcome {
     let (group, topic) = (c.text("g")?, c.text("t")?);
-    match reset_online(c, group, topic, -1).await {
+    let force = c.truth_or("f", true);
+    match reset_online(c, group, topic, -1, force).await {
         Ok(offsets) => show_online(c, &offsets),
         Err(error) if is_offline(&error) => {
-            let moved = reset_offline(c, group, topic, -1, c.truth_or("f", true)).await?;
+            let moved = reset_queues(c, group, topic, -1, force).await?;
             show_offline(c, "#rollbackOffset", &moved)
         }
         Err(error) => Err(error.into()),
@@ -80,12 +81,18 @@ async fn brokers(c: &Context, topic: &str) -> Result<Vec<Broker>, Error> {
     c.admin.brokers_of_topic(c.get("c").filter(|_| inner).unwrap_or(topic)).await
 }
 
+/// Moves a group and tells its consumers. Brokers do that at once for all queues, and forward as well: when that is not
+/// wanted, it is as if nobody was there.
 async fn reset_online(
     c: &Context,
     group: &str,
     topic: &str,
     timestamp: i64,
+    force: bool,
 ) -> Result<Vec<(Queue, i64)>, Error> {
+    if !force {
+        return Err(Error::NotOnline { group: group.to_owned() });
+    }
     let mut all = Vec::new();
     for broker in brokers(c, topic).await? {
         all.extend(c.admin.reset_offsets(&broker.address, group, topic, timestamp).await?);
@@ -101,8 +108,8 @@ fn show_online(c: &Context, offsets: &[(Queue, i64)]) -> Outcome {
     Ok(())
 }
 
-/// Moves the offsets of a group that nobody of is there to be told.
-async fn reset_offline(
+/// Moves a group queue by queue; forward only if forced to. Consumers that are there are told.
+async fn reset_queues(
     c: &Context,
     group: &str,
     topic: &str,
@@ -125,7 +132,10 @@ async fn reset_offline(
             };
             let move_it = force || found <= before.consumer_offset;
             if move_it {
-                c.admin.set_consumer_offset(address, group, topic, id, found).await?;
+                match c.admin.reset_queue(address, group, (topic, id), found).await {
+                    Err(error) if !is_offline(&error) => return Err(error.into()),
+                    _ => {}
+                }
             }
             let now = if move_it { found } else { before.consumer_offset };
             moved.push(Moved { queue, before, found, now });

@@ -64,11 +64,17 @@ pub fn parse(options: &[Opt], words: &[String]) -> Result<Given, Problem> {
                 Some(value)
             }
         };
-        let value = value.map(|value| value.trim().trim_matches('"').to_owned());
+        let value = value.map(|value| unquoted(value.trim()).to_owned());
         given.values.entry(option.key()).or_insert(value);
     }
     check(options, &given)?;
     Ok(given)
+}
+
+/// Without the quotes around it, which scripts may have quoted once too often.
+fn unquoted(value: &str) -> &str {
+    let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
 }
 
 /// The option that a token names, and the value that is part of it.
@@ -181,6 +187,8 @@ mod tests {
         assert_eq!(parsed("-t -1 -c d").expect("read").get("t"), Some("-1"));
         assert_eq!(parsed("-t -c d").expect_err("no value"), Problem::NoValue { option: "t" });
         assert_eq!(parsed("-t x -c d more").expect("read").stray, ["more"]);
+        assert_eq!(parsed("-t \"x\" -c {\"a\":\"b\"}").expect("read").get("t"), Some("x"));
+        assert_eq!(parsed("-t \"x\" -c {\"a\":\"b\"}").expect("read").get("c"), Some("{\"a\":\"b\"}"));
     }
 
     #[test]

@@ -68,7 +68,11 @@ async fn pull(
         expression,
         wait: Duration::ZERO,
     };
-    Ok(c.admin.pull(address, &queue.broker_name, &request).await?)
+    let pulled = c.admin.pull(address, &queue.broker_name, &request).await?;
+    // A broker that wants the same question again would be asked for ever.
+    let stays = pulled.status == PullStatus::NoMatch && pulled.next <= offset;
+    ensure!(!stays, "{address} gives nothing at offset {offset} of {}", text::queue(queue));
+    Ok(pulled)
 }
 
 fn show(c: &Context, messages: &[Message], with_body: bool) -> Outcome {

@@ -141,20 +141,7 @@ impl Admin {
             .with_field("clientId", client)
             .with_field("jstackEnable", stacks);
         let answer = self.call(broker, command, TIMEOUT).await.map_err(|error| error.about_group(group))?;
-        let body: Body = json::read(broker, request, &answer)?;
-        let text = |value: Value| match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        Ok(RunningInfo {
-            properties: body.properties.into_iter().map(|(name, value)| (name, text(value))).collect(),
-            subscriptions: body.subscription_set,
-            queues: json::by_queue(broker, request, body.mq_table)?,
-            pop_queues: json::by_queue(broker, request, body.mq_pop_table)?,
-            rates: body.status_table,
-            user_info: body.user_consumer_info.unwrap_or_default(),
-            stacks: body.jstack,
-        })
+        read(broker, &answer)
     }
 
     /// Hands a message to one consumer of a group.
@@ -173,5 +160,63 @@ impl Admin {
             .with_field("msgId", message.offset_id());
         let answer = self.call(&broker, command, TIMEOUT).await.map_err(|error| error.about_group(group))?;
         json::read(&broker, request, &answer)
+    }
+}
+
+fn read(broker: &str, answer: &Command) -> Result<RunningInfo, Error> {
+    let request = code::GET_CONSUMER_RUNNING_INFO;
+    let body: Body = json::read(broker, request, answer)?;
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(RunningInfo {
+        properties: body.properties.into_iter().map(|(name, value)| (name, text(value))).collect(),
+        subscriptions: body.subscription_set,
+        queues: json::by_queue(broker, request, body.mq_table)?,
+        pop_queues: json::by_queue(broker, request, body.mq_pop_table)?,
+        rates: body.status_table,
+        user_info: body.user_consumer_info.unwrap_or_default(),
+        stacks: body.jstack,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the Java client writes it: queues are keys, and some properties are no text.
+    const JAVA: &str = r#"{"mqPopTable":{},"mqTable":{{"brokerName":"b","queueId":1,"topic":"t"}:{"cachedMsgCount":2,
+        "cachedMsgSizeInMiB":1,"commitOffset":7,"droped":true,"locked":false}},"properties":{"PROP_CONSUMEORDERLY":"true",
+        "PROP_CONSUME_TYPE":"CONSUME_PASSIVELY","PROP_CONSUMER_START_TIMESTAMP":"17","adjustThreadPoolNumsThreshold":100},
+        "statusTable":{"t":{"consumeOKTPS":0.5,"pullRT":1.25}},
+        "subscriptionSet":[{"classFilterMode":false,"codeSet":[],"subString":"*","tagsSet":[],"topic":"t"}]}"#;
+
+    #[test]
+    fn what_a_java_consumer_says_is_read() {
+        let answer = Command { body: JAVA.into(), ..Command::default() };
+        let info = read("b:1", &answer).expect("understood");
+        assert!(info.is_push() && info.is_ordered());
+        assert_eq!(info.started_at(), Some(17));
+        assert_eq!(info.properties["adjustThreadPoolNumsThreshold"], "100");
+        let (queue, state) = &info.queues[0];
+        assert_eq!((queue.topic.as_str(), queue.queue_id), ("t", 1));
+        assert_eq!((state.commit_offset, state.cached_msg_count, state.cached_msg_size_in_mi_b), (7, 2, 1));
+        assert!(state.droped && !state.locked);
+        assert_eq!((info.rates["t"].consume_ok_tps, info.rates["t"].pull_rt), (0.5, 1.25));
+        assert_eq!(info.stacks, None);
+    }
+
+    #[test]
+    fn results_have_names_and_numbers() {
+        for (body, result) in [
+            (r#"{"consumeResult":"CR_LATER"}"#, "CR_LATER"),
+            (r#"{"consumeResult":4}"#, "CR_THROW_EXCEPTION"),
+            (r#"{"consumeResult":9}"#, "null"),
+            ("{}", "null"),
+        ] {
+            let read: DirectResult = serde_json::from_str(body).expect(body);
+            assert_eq!(read.result(), result, "{body}");
+        }
     }
 }

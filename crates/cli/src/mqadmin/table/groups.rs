@@ -110,7 +110,7 @@ pub const COMMANDS: &[Spec] = &[
             MOVED,
             TOPIC,
             value("s", "timestamp", "now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS").required(),
-            value("f", "force", "Whether it may move forward as well (true|false)"),
+            value("f", "force", "Whether it may move forward as well, true without it (true|false)"),
             value("b", "broker", "Address of a broker, with -q"),
             value("q", "queue", "Only this queue of the broker"),
             value("o", "offset", "To this offset of the queue"),
@@ -121,7 +121,12 @@ pub const COMMANDS: &[Spec] = &[
         "skipAccumulatedMessage",
         "Move a group to the end of a topic.",
         offsets::skip,
-        [MOVED, TOPIC, value("f", "force", "Whether it may move forward as well (true|false)"), PARENT]
+        [
+            MOVED,
+            TOPIC,
+            value("f", "force", "Whether it may move forward as well, true without it (true|false)"),
+            PARENT
+        ]
     ),
     command!(
         "cloneGroupOffset",

@@ -134,7 +134,11 @@ fn end(name: &str, outcome: Outcome, guessed: bool) -> ExitCode {
 
 /// With the server's code where it gave one, in the form that mqadmin's users know.
 fn describe(error: &anyhow::Error) -> String {
-    let code = error.downcast_ref::<admin::Error>().and_then(|error| match error {
+    let known = error.downcast_ref::<admin::Error>();
+    if let Some(admin::Error::Refused { address, code, remark, .. }) = known {
+        return format!("CODE: {code}  DESC: {remark} BROKER: {address}");
+    }
+    let code = known.and_then(|error| match error {
         admin::Error::NoMessage { .. } => Some(code::NO_MESSAGE),
         other => other.code(),
     });

@@ -14,6 +14,7 @@ use super::{
 /// Messages that one id may have.
 const SAME_ID_MAX: u32 = 32;
 const FOUND_MAX: u32 = 64;
+const HOUR_MS: i64 = 3_600_000;
 
 /// The charsets that a body can be shown in; others would need tables.
 fn check_charset(name: Option<&str>) -> Outcome {
@@ -123,9 +124,13 @@ pub async fn by_key(c: &Context) -> Outcome {
     if found.is_empty() {
         return Err(Error::NoMessage { what: format!("with key {key} in topic {topic}") }.into());
     }
-    say!(c, "{:<50} {:>4} {:>40}", "#Message ID", "#QID", "#Offset");
+    say!(c, "{:<50} {:>4} {:>40} {:<200}", "#Message ID", "#QID", "#Offset", "#IndexKey");
     for message in found {
-        say!(c, "{:<50} {:>4} {:>40}", message.id(), message.stored.queue_id, message.stored.queue_offset);
+        let (stored, id) = (&message.stored, message.id());
+        // The hour it is indexed under, and what tells it from others of that hour.
+        let hour = stored.stored_at - stored.stored_at % HOUR_MS;
+        let index = format!("{hour}@{topic}@K@{key}@{id}@{}", stored.physical_offset);
+        say!(c, "{id:<50} {:>4} {:>40} {index:<200}", stored.queue_id, stored.queue_offset);
     }
     Ok(())
 }

@@ -68,10 +68,15 @@ async fn pull(
         expression,
         wait: Duration::ZERO,
     };
-    let pulled = c.admin.pull(address, &queue.broker_name, &request).await?;
+    let mut pulled = c.admin.pull(address, &queue.broker_name, &request).await?;
     // A broker that wants the same question again would be asked for ever.
     let stays = pulled.status == PullStatus::NoMatch && pulled.next <= offset;
     ensure!(!stays, "{address} gives nothing at offset {offset} of {}", text::queue(queue));
+    // Clients note with each message what its queue held.
+    for message in &mut pulled.messages {
+        message.properties.insert("MIN_OFFSET".to_owned(), pulled.min.to_string());
+        message.properties.insert("MAX_OFFSET".to_owned(), pulled.max.to_string());
+    }
     Ok(pulled)
 }
 

@@ -75,9 +75,9 @@ pub async fn one(c: &Context) -> Outcome {
     if c.truth("m") {
         trace(c, &message, &receipt, started.elapsed()).await?;
     }
-    say!(c, "{:<32}  {:<4}  {:<20} {}", "#Broker Name", "#QID", "#Send Result", "#MsgId");
+    say!(c, "{:<32}  {:<4}  {:<20}    {}", "#Broker Name", "#QID", "#Send Result", "#MsgId");
     let status = message::status(receipt.status);
-    say!(c, "{:<32}  {:<4}  {status:<20} {}", receipt.broker, receipt.queue, receipt.message_id);
+    say!(c, "{:<32}  {:<4}  {status:<20}    {}", receipt.broker, receipt.queue, receipt.message_id);
     Ok(())
 }
 
@@ -134,7 +134,7 @@ pub async fn round_trips(c: &Context) -> Outcome {
     if places.is_empty() {
         return Err(Error::NotWritable { topic: topic.to_owned() }.into());
     }
-    say!(c, "{:<32}  {:<4}  {:<20} {}", "#Broker Name", "#QID", "#Send Result", "#RT");
+    say!(c, "{:<32}  {:<4}  {:<20}    {}", "#Broker Name", "#QID", "#Send Result", "#RT");
     let mut times = Vec::new();
     for index in 0..amount {
         let place = &places[index % places.len()];
@@ -143,7 +143,7 @@ pub async fn round_trips(c: &Context) -> Outcome {
         let sent = c.admin.send_to(&place.address, &place.broker, place.queue, &message).await.is_ok();
         let took = started.elapsed().as_millis();
         times.push(took);
-        say!(c, "{:<32}  {:<4}  {sent:<20} {took}", place.broker, place.queue);
+        say!(c, "{:<32}  {:<4}  {sent:<20}    {took}", place.broker, place.queue);
     }
     say!(c, "Avg RT: {:.2}", mean(&times));
     Ok(())

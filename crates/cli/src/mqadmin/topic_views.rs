@@ -103,7 +103,7 @@ pub async fn status(c: &Context) -> Outcome {
     queues.sort_by(|(a, _), (b, _)| (&a.broker_name, a.queue_id).cmp(&(&b.broker_name, b.queue_id)));
     say!(
         c,
-        "{:<32}  {:<4}  {:<20}  {:<20} {}",
+        "{:<32}  {:<4}  {:<20}  {:<20}    {}",
         "#Broker Name",
         "#QID",
         "#Min Offset",
@@ -117,7 +117,7 @@ pub async fn status(c: &Context) -> Outcome {
         };
         say!(
             c,
-            "{:<32}  {:<4}  {:<20}  {:<20} {updated}",
+            "{:<32}  {:<4}  {:<20}  {:<20}    {updated}",
             front(&queue.broker_name, 32),
             queue.queue_id,
             row.min_offset,

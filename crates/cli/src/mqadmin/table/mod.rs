@@ -70,6 +70,14 @@ mod tests {
     use super::{super::option, *};
 
     #[test]
+    fn every_command_of_the_original_is_there() {
+        let original = include_str!("../../../../../interop/mqadmin/commands.txt");
+        for name in original.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            assert!(find(name).is_some_and(|spec| spec.name == name), "{name}");
+        }
+    }
+
+    #[test]
     fn names_and_options_are_there_once() {
         let mut names = HashSet::new();
         for spec in all() {

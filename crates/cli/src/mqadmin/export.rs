@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
-use redstart_client::admin::{DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic};
+use redstart_client::admin::{DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic};
 use redstart_wire::remoting::{
     VERSION,
     body::{GroupConfig, StatisticsData, TopicEntry},
@@ -19,24 +19,6 @@ use super::{
 };
 
 const FOLDER: &str = "/tmp/rocketmq/export";
-const SYSTEM_GROUP_PREFIX: &str = "CID_RMQ_SYS_";
-/// Groups that every broker has for itself and for tools.
-const SYSTEM_GROUPS: [&str; 14] = [
-    "DEFAULT_CONSUMER",
-    "DEFAULT_PRODUCER",
-    "TOOLS_CONSUMER",
-    "SCHEDULE_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "__MONITOR_CONSUMER",
-    "CLIENT_INNER_PRODUCER",
-    "SELF_TEST_P_GROUP",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_ONSAPI_PULL",
-    "CID_SYS_RMQ_TRANS",
-];
 /// The settings of a broker that say something to others.
 const SETTINGS: [&str; 16] = [
     "brokerClusterName",
@@ -79,8 +61,7 @@ async fn topics(c: &Context, broker: &str, of_groups: bool) -> anyhow::Result<BT
 
 async fn groups(c: &Context, broker: &str) -> anyhow::Result<BTreeMap<String, GroupConfig>> {
     let mut groups = c.admin.groups(broker).await?;
-    groups
-        .retain(|name, _| !name.starts_with(SYSTEM_GROUP_PREFIX) && !SYSTEM_GROUPS.contains(&name.as_str()));
+    groups.retain(|name, _| !is_system_group(name));
     Ok(groups)
 }
 

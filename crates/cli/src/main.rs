@@ -8,8 +8,8 @@ mod config;
 mod files;
 mod health;
 mod logging;
-mod pages;
 mod mqadmin;
+mod pages;
 mod serve;
 mod startup;
 

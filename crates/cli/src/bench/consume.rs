@@ -5,12 +5,11 @@ use std::{
 
 use anyhow::ensure;
 use bytes::{BufMut, Bytes, BytesMut};
-use clap::Args;
-use futures_util::future::join_all;
+use clap::{Args, ValueEnum};
 
 use super::{
     Common,
-    grpc::{Client, Received},
+    driver::{self, Producer, Received, Receiver},
     load,
     load::Meter,
     produce,
@@ -28,13 +27,27 @@ pub struct Arguments {
 pub struct Receiving {
     /// The consumer group
     #[arg(long, default_value = "bench-group")]
-    group: String,
+    pub group: String,
     /// Messages asked for in one call
     #[arg(long, default_value_t = 32)]
-    batch: i32,
-    /// Receive calls under way at a time, over all connections
+    pub batch: i32,
+    /// Receive calls under way at a time, over all connections (gRPC; over Remoting every queue has one)
     #[arg(long, default_value_t = 8)]
-    receivers: usize,
+    pub receivers: usize,
+    /// Where to begin in each queue (Remoting; over gRPC the server decides)
+    #[arg(long, value_enum, default_value_t = From::Stored)]
+    pub from: From,
+}
+
+/// Where a consumer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum From {
+    /// Where the group stands, as clients do
+    Stored,
+    /// At the first message there is
+    Earliest,
+    /// At the next message that comes
+    Latest,
 }
 
 #[derive(Debug, Args)]
@@ -57,63 +70,64 @@ pub struct RoundTrip {
 const MARK: u64 = 0x7265_6473_7461_7274;
 const HEAD: usize = 16;
 
-async fn consumers(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Arc<Client>>> {
-    common.check()?;
+async fn receivers(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Receiver>> {
     ensure!(receiving.receivers > 0, "--receivers must be at least 1");
-    ensure!((1..=32).contains(&receiving.batch), "--batch must be from 1 to 32");
-    let mut clients = Vec::with_capacity(common.connections);
-    for n in 0..common.connections {
-        clients.push(Arc::new(Client::consumer(&common.server, &common.topic, &receiving.group, n).await?));
-    }
-    Ok(clients)
+    ensure!((1..=1024).contains(&receiving.batch), "--batch must be from 1 to 1024");
+    Receiver::open_all(common, receiving).await
 }
 
-/// Receives and acknowledges until the end; `each` sees every message.
+/// Receives until the end; `each` sees every message when it is done, and when its call began.
 async fn receive(
-    client: Arc<Client>,
+    mut receiver: Receiver,
     meter: Arc<Meter>,
-    batch: i32,
     each: impl Fn(&Meter, &Received, Instant) + Send + 'static,
 ) {
+    let failed = |error: anyhow::Error| meter.failed(&format!("{error:#}"));
     while !meter.stopping() {
         let since = Instant::now();
-        let received = match client.receive(batch).await {
-            Ok(received) => received,
-            Err(error) => {
-                meter.failed(&format!("{error:#}"));
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
+        // At the end nobody waits for messages that may never come.
+        let received = tokio::select! {
+            received = receiver.receive() => received,
+            () = meter.stopped() => break,
         };
-        let acks = received.iter().map(|message| async {
-            match client.ack(message).await {
-                Ok(()) => each(&meter, message, since),
-                Err(error) => meter.failed(&format!("{error:#}")),
+        match received {
+            Ok(received) => {
+                let settled = receiver.settle(&received, |message| match message {
+                    Ok(message) => each(&meter, message, since),
+                    Err(error) => failed(error),
+                });
+                settled.await.unwrap_or_else(failed);
             }
-        });
-        join_all(acks).await;
+            Err(error) => {
+                failed(error);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
     }
+    receiver.close().await.unwrap_or_else(failed);
 }
 
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (common, receiving) = (&arguments.common, &arguments.receiving);
-    let clients = consumers(common, receiving).await?;
-    let meter = Meter::new(None)?;
-    let workers = (0..receiving.receivers).map(|n| {
-        let client = clients[n % clients.len()].clone();
-        receive(client, meter.clone(), receiving.batch, |meter, _, since| meter.done(1, since))
-    });
+    common.check()?;
+    driver::prepare(common, None).await?;
+    let meter = Meter::new(common, None)?;
+    let receivers = receivers(common, receiving).await?.into_iter();
+    let workers =
+        receivers.map(|receiver| receive(receiver, meter.clone(), |meter, _, since| meter.done(1, since)));
     load::measure("consume", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
 }
 
 pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
     let (common, receiving) = (&arguments.common, &arguments.receiving);
+    common.check()?;
     ensure!(arguments.in_flight > 0 && arguments.rate > 0, "--in-flight and --rate must be at least 1");
     let size = arguments.messages.size;
     ensure!(size >= HEAD, "--size must be at least {HEAD}: the time of sending is in the body");
-    let clients = consumers(common, receiving).await?;
-    let producer = Arc::new(Client::producer(&common.server, &common.topic, common.connections).await?);
-    let meter = Meter::new(Some(arguments.rate))?;
+    driver::prepare(common, Some(&arguments.messages)).await?;
+    let receivers = receivers(common, receiving).await?;
+    let producer = Arc::new(Producer::open(common, common.connections).await?);
+    let meter = Meter::new(common, Some(load::interval(arguments.rate, 1)))?;
     let origin = Instant::now();
     let fill = produce::body(size - HEAD);
     let senders = (0..arguments.in_flight).map(|_| {
@@ -122,24 +136,22 @@ pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
         async move {
             while !meter.stopping() {
                 let due = meter.turn().await.saturating_duration_since(origin);
-                if let Err(error) = producer.send(&messages, stamped(due, &fill)).await {
+                if let Err(error) = producer.send(&messages, stamped(due, &fill), 1).await {
                     meter.failed(&format!("{error:#}"));
                 }
             }
         }
     });
-    let receivers = (0..receiving.receivers).map(|n| {
-        let client = clients[n % clients.len()].clone();
-        receive(client, meter.clone(), receiving.batch, move |meter, message, _| {
+    let receivers = receivers.into_iter().map(|receiver| {
+        receive(receiver, meter.clone(), move |meter, message, _| {
             // Messages of other runs are acknowledged and not counted.
             if let Some(due) = due_time(&message.body) {
                 meter.done(1, origin + due);
             }
         })
     });
-    type Worker = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-    let senders = senders.map(|sender| Box::pin(sender) as Worker);
-    let workers = senders.chain(receivers.map(|receiver| Box::pin(receiver) as Worker));
+    let senders = senders.map(|sender| Box::pin(sender) as load::Worker);
+    let workers = senders.chain(receivers.map(|receiver| Box::pin(receiver) as load::Worker));
     load::measure("round trip", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
 }
 

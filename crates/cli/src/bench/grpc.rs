@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -18,7 +21,7 @@ use redstart_wire::v2::{
     settings::PubSub, telemetry_command::Command,
 };
 
-use super::{produce::Messages, rpc::Connection};
+use super::{driver::Received, produce::Messages, rpc::Connection};
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const LONG_POLL: Duration = Duration::from_secs(5);
@@ -29,9 +32,8 @@ const INVISIBLE: Duration = Duration::from_secs(60);
 pub struct Client {
     connection: Connection,
     methods: Methods,
-    topic: Resource,
+    topics: Vec<Resource>,
     group: Resource,
-    queue: MessageQueue,
     message_prefix: String,
     sent: AtomicU64,
     /// Keeps the telemetry stream open.
@@ -45,12 +47,19 @@ struct Methods {
     ack: Uri,
 }
 
-/// A message that was received, as far as it matters here.
+/// What acknowledges a message.
 #[derive(Debug)]
-pub struct Received {
-    pub body: Bytes,
+pub struct Receipt {
     id: String,
     handle: String,
+}
+
+/// Receives from one topic through a client.
+#[derive(Debug)]
+pub struct Receiver {
+    client: Arc<Client>,
+    topic: usize,
+    batch: i32,
 }
 
 fn resource(name: &str) -> Resource {
@@ -78,22 +87,33 @@ fn expect_ok(status: Option<&Status>) -> anyhow::Result<()> {
 }
 
 impl Client {
-    pub async fn producer(server: &str, topic: &str, number: usize) -> anyhow::Result<Client> {
-        let publishing =
-            Publishing { topics: vec![resource(topic)], max_body_size: 0, validate_message_type: true };
+    pub async fn producer(server: &str, topics: &[String], number: usize) -> anyhow::Result<Client> {
+        let publishing = Publishing {
+            topics: topics.iter().map(|topic| resource(topic)).collect(),
+            max_body_size: 0,
+            validate_message_type: true,
+        };
         let settings = Settings {
             client_type: Some(ClientType::Producer.into()),
             pub_sub: Some(PubSub::Publishing(publishing)),
             ..Settings::default()
         };
-        Client::start(server, topic, "", number, settings).await
+        Client::start(server, topics, "", number, settings).await
     }
 
-    pub async fn consumer(server: &str, topic: &str, group: &str, number: usize) -> anyhow::Result<Client> {
-        let entry = SubscriptionEntry { topic: Some(resource(topic)), expression: Some(everything()) };
+    pub async fn consumer(
+        server: &str,
+        topics: &[String],
+        group: &str,
+        number: usize,
+    ) -> anyhow::Result<Client> {
+        let entry = |topic: &String| SubscriptionEntry {
+            topic: Some(resource(topic)),
+            expression: Some(everything()),
+        };
         let subscription = Subscription {
             group: Some(resource(group)),
-            subscriptions: vec![entry],
+            subscriptions: topics.iter().map(entry).collect(),
             long_polling_timeout: Some(seconds(LONG_POLL)),
             ..Subscription::default()
         };
@@ -102,12 +122,12 @@ impl Client {
             pub_sub: Some(PubSub::Subscription(subscription)),
             ..Settings::default()
         };
-        Client::start(server, topic, group, number, settings).await
+        Client::start(server, topics, group, number, settings).await
     }
 
     async fn start(
         server: &str,
-        topic: &str,
+        topics: &[String],
         group: &str,
         number: usize,
         settings: Settings,
@@ -126,17 +146,25 @@ impl Client {
         Ok(Client {
             connection,
             methods,
-            topic: resource(topic),
+            topics: topics.iter().map(|topic| resource(topic)).collect(),
             group: resource(group),
-            queue: MessageQueue { topic: Some(resource(topic)), ..MessageQueue::default() },
             message_prefix: format!("01{start:012X}{number:04X}"),
             sent: AtomicU64::new(0),
             _telemetry: telemetry,
         })
     }
 
-    pub async fn send(&self, messages: &Messages, body: Bytes) -> anyhow::Result<()> {
-        let n = self.sent.fetch_add(1, Ordering::Relaxed);
+    /// Sends as many messages in one call, to one topic after the other.
+    pub async fn send(&self, messages: &Messages, body: Bytes, count: u64) -> anyhow::Result<()> {
+        let first = self.sent.fetch_add(count, Ordering::Relaxed);
+        let topic = &self.topics[(first / count.max(1)) as usize % self.topics.len()];
+        let messages = (first..first + count).map(|n| self.message(n, topic, messages, body.clone()));
+        let request = SendMessageRequest { messages: messages.collect() };
+        let answer: SendMessageResponse = self.connection.unary(&self.methods.send, &request).await?;
+        expect_ok(answer.status.as_ref())
+    }
+
+    fn message(&self, n: u64, topic: &Resource, messages: &Messages, body: Bytes) -> Message {
         let now = since_epoch();
         let message_type = match (messages.groups, messages.delay_ms) {
             (0, None) => MessageType::Normal,
@@ -145,48 +173,50 @@ impl Client {
         };
         let system = SystemProperties {
             message_id: format!("{}{n:012X}", self.message_prefix),
-            keys: (0..messages.keys).map(|key| format!("{n}-{key}")).collect(),
+            keys: messages.keys(n).collect(),
             body_encoding: Encoding::Identity.into(),
             message_type: message_type.into(),
             born_timestamp: Some(wire_time(now)),
             born_host: "bench".to_owned(),
-            message_group: (messages.groups > 0).then(|| format!("group-{}", n % messages.groups)),
+            message_group: messages.group(n).map(|group| format!("group-{group}")),
             delivery_timestamp: messages.delay_ms.map(|ms| wire_time(now + Duration::from_millis(ms))),
             ..SystemProperties::default()
         };
-        let message = Message {
-            topic: Some(self.topic.clone()),
+        Message {
+            topic: Some(topic.clone()),
             user_properties: HashMap::new(),
             system_properties: Some(system),
             body,
-        };
-        let request = SendMessageRequest { messages: vec![message] };
-        let answer: SendMessageResponse = self.connection.unary(&self.methods.send, &request).await?;
-        expect_ok(answer.status.as_ref())
+        }
+    }
+}
+
+impl Receiver {
+    pub fn new(client: &Arc<Client>, topic: usize, batch: i32) -> Receiver {
+        Receiver { client: client.clone(), topic, batch }
     }
 
-    pub async fn receive(&self, batch: i32) -> anyhow::Result<Vec<Received>> {
+    pub async fn receive(&self) -> anyhow::Result<Vec<Received>> {
+        let topic = Some(self.client.topics[self.topic].clone());
         let request = ReceiveMessageRequest {
-            group: Some(self.group.clone()),
-            message_queue: Some(self.queue.clone()),
+            group: Some(self.client.group.clone()),
+            message_queue: Some(MessageQueue { topic, ..MessageQueue::default() }),
             filter_expression: Some(everything()),
-            batch_size: batch,
+            batch_size: self.batch,
             invisible_duration: Some(seconds(INVISIBLE)),
             auto_renew: false,
             long_polling_timeout: Some(seconds(LONG_POLL)),
             attempt_id: None,
         };
-        let mut answers = self.connection.stream(&self.methods.receive, &request).await?;
-        let mut received = Vec::with_capacity(batch.max(0) as usize);
+        let mut answers = self.client.connection.stream(&self.client.methods.receive, &request).await?;
+        let mut received = Vec::with_capacity(self.batch.max(0) as usize);
         while let Some(answer) = answers.next::<ReceiveMessageResponse>().await? {
             match answer.content {
                 Some(Content::Message(message)) => {
                     let system = message.system_properties.unwrap_or_default();
-                    received.push(Received {
-                        body: message.body,
-                        id: system.message_id,
-                        handle: system.receipt_handle.unwrap_or_default(),
-                    });
+                    let receipt =
+                        Receipt { id: system.message_id, handle: system.receipt_handle.unwrap_or_default() };
+                    received.push(Received { body: message.body, receipt: Some(receipt) });
                 }
                 Some(Content::Status(status)) if status.code == i32::from(Code::MessageNotFound) => {}
                 Some(Content::Status(status)) => expect_ok(Some(&status))?,
@@ -197,17 +227,19 @@ impl Client {
     }
 
     pub async fn ack(&self, message: &Received) -> anyhow::Result<()> {
+        let receipt = message.receipt.as_ref().context("a message without a receipt")?;
         let entry = AckMessageEntry {
-            message_id: message.id.clone(),
-            receipt_handle: message.handle.clone(),
+            message_id: receipt.id.clone(),
+            receipt_handle: receipt.handle.clone(),
             lite_topic: None,
         };
         let request = AckMessageRequest {
-            group: Some(self.group.clone()),
-            topic: Some(self.topic.clone()),
+            group: Some(self.client.group.clone()),
+            topic: Some(self.client.topics[self.topic].clone()),
             entries: vec![entry],
         };
-        let answer: AckMessageResponse = self.connection.unary(&self.methods.ack, &request).await?;
+        let answer: AckMessageResponse =
+            self.client.connection.unary(&self.client.methods.ack, &request).await?;
         expect_ok(answer.status.as_ref())
     }
 }

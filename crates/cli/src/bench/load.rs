@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,9 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 
 use super::{Common, report::Report, usage::Usage};
 
@@ -21,6 +26,12 @@ const LATENCY_MAX_US: u64 = 60_000_000;
 const REFRESH: Duration = Duration::from_millis(200);
 /// How long workers may take to end what they have begun.
 const DRAIN: Duration = Duration::from_secs(30);
+
+/// A load that is to end by a count is given up when so long nothing has moved.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
+/// Workers of different kinds, side by side.
+pub type Worker = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the workers of a load share.
 #[derive(Debug)]
@@ -32,9 +43,18 @@ pub struct Meter {
     latency: Mutex<Histogram<u64>>,
     first_failure: Mutex<Option<String>>,
     pace: Option<Pace>,
+    /// The count of messages that ends the load.
+    until: Option<u64>,
+    reached: Notify,
+    ended: Notify,
 }
 
-/// A schedule: the n-th operation is due at `start + n / rate`. Its latency counts from then, however late a worker
+/// The time between two calls that move so many messages each.
+pub fn interval(rate: u64, messages: u64) -> Duration {
+    Duration::from_secs_f64(messages as f64 / rate.max(1) as f64)
+}
+
+/// A schedule: the n-th operation is due at `start + n * interval`. Its latency counts from then, however late a worker
 /// gets to it: a server that stalls cannot hide the requests that had to wait.
 #[derive(Debug)]
 struct Pace {
@@ -45,10 +65,10 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(rate: u64) -> Pace {
+    fn new(interval: Duration) -> Pace {
         Pace {
             start: Instant::now(),
-            interval: Duration::from_secs(1) / rate.max(1) as u32,
+            interval: interval.max(Duration::from_nanos(1)),
             next: AtomicU64::new(0),
             due: Semaphore::new(0),
         }
@@ -60,7 +80,12 @@ impl Pace {
 }
 
 impl Meter {
-    pub fn new(rate: Option<u64>) -> anyhow::Result<Arc<Meter>> {
+    /// A load whose operations are due at this interval, or follow each other.
+    pub fn new(common: &Common, interval: Option<Duration>) -> anyhow::Result<Arc<Meter>> {
+        Meter::ending(common.until, interval)
+    }
+
+    fn ending(until: Option<u64>, interval: Option<Duration>) -> anyhow::Result<Arc<Meter>> {
         Ok(Arc::new(Meter {
             measuring: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -68,12 +93,28 @@ impl Meter {
             failures: AtomicU64::new(0),
             latency: Mutex::new(Histogram::new_with_bounds(1, LATENCY_MAX_US, 3)?),
             first_failure: Mutex::new(None),
-            pace: rate.map(Pace::new),
+            pace: interval.map(Pace::new),
+            until,
+            reached: Notify::new(),
+            ended: Notify::new(),
         }))
     }
 
     pub fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the end of the load.
+    pub async fn stopped(&self) {
+        let ended = self.ended.notified();
+        if !self.stopping() {
+            ended.await;
+        }
+    }
+
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.ended.notify_waiters();
     }
 
     /// Waits for the next operation's turn: the time from which its latency counts.
@@ -88,9 +129,12 @@ impl Meter {
     /// One operation that moved `messages` messages has ended; it was due at `since`.
     pub fn done(&self, messages: u64, since: Instant) {
         if self.measuring.load(Ordering::Relaxed) {
-            self.messages.fetch_add(messages, Ordering::Relaxed);
+            let moved = self.messages.fetch_add(messages, Ordering::Relaxed) + messages;
             let us = (since.elapsed().as_micros() as u64).clamp(1, LATENCY_MAX_US);
             self.latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(us);
+            if self.until.is_some_and(|until| moved >= until) {
+                self.reached.notify_one();
+            }
         }
     }
 
@@ -98,6 +142,13 @@ impl Meter {
         self.failures.fetch_add(1, Ordering::Relaxed);
         let mut first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| why.to_string());
+    }
+
+    /// How it goes, for the progress bar.
+    fn summary(&self, elapsed: Duration) -> String {
+        let rate = self.messages.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64().max(0.001);
+        let (p50, p99) = (self.percentile_ms(0.5), self.percentile_ms(0.99));
+        format!("{rate:.0} messages/s, p50 {p50:.2} ms, p99 {p99:.2} ms")
     }
 
     fn percentile_ms(&self, percentile: f64) -> f64 {
@@ -146,11 +197,14 @@ where
     let before = Usage::of(&common.server_pids)?;
     meter.measuring.store(true, Ordering::Relaxed);
     let started = Instant::now();
-    show_progress(common.measured(), started, meter).await;
+    match common.until {
+        Some(until) => await_count(until, started, meter).await?,
+        None => show_progress(common.measured(), started, meter).await,
+    }
     meter.measuring.store(false, Ordering::Relaxed);
     let elapsed = started.elapsed();
     let after = Usage::of(&common.server_pids)?;
-    meter.stopping.store(true, Ordering::Relaxed);
+    meter.stop();
     // A worker that hangs in a call is dropped with the set.
     drop(tokio::time::timeout(DRAIN, async { while running.join_next().await.is_some() {} }).await);
 
@@ -160,26 +214,58 @@ where
     let failures = meter.failures.load(Ordering::Relaxed);
     let server = (!common.server_pids.is_empty())
         .then(|| Usage { cpu: after.cpu.saturating_sub(before.cpu), memory_bytes: after.memory_bytes });
-    Ok(Report::new(name, messages, elapsed, &latency, (failures, first_failure), server))
+    Ok(Report::new(
+        (name, common.protocol.name()),
+        messages,
+        elapsed,
+        &latency,
+        (failures, first_failure),
+        server,
+    ))
 }
 
 async fn show_progress(length: Duration, started: Instant, meter: &Meter) {
-    let bar = ProgressBar::new(length.as_millis() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:32} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(length.as_millis() as u64);
     loop {
         let elapsed = started.elapsed();
         if elapsed >= length {
             break;
         }
-        let rate = meter.messages.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64().max(0.001);
-        let (p50, p99) = (meter.percentile_ms(0.5), meter.percentile_ms(0.99));
         bar.set_position(elapsed.as_millis() as u64);
-        bar.set_message(format!("{rate:.0} messages/s, p50 {p50:.2} ms, p99 {p99:.2} ms"));
+        bar.set_message(meter.summary(elapsed));
         tokio::time::sleep(REFRESH.min(length - elapsed)).await;
     }
     bar.finish_and_clear();
+}
+
+/// Goes on until so many messages have moved; it is an error when they stop coming.
+async fn await_count(until: u64, started: Instant, meter: &Meter) -> anyhow::Result<()> {
+    let bar = progress_bar(until);
+    let (mut before, mut moved_at) = (0, started);
+    loop {
+        let moved = meter.messages.load(Ordering::Relaxed);
+        if moved >= until {
+            break;
+        }
+        if moved > before {
+            (before, moved_at) = (moved, Instant::now());
+        } else if moved_at.elapsed() > STANDSTILL {
+            bail!("{moved} of {until} messages, and no further one within {} s", STANDSTILL.as_secs());
+        }
+        bar.set_position(moved);
+        bar.set_message(meter.summary(started.elapsed()));
+        drop(tokio::time::timeout(REFRESH, meter.reached.notified()).await);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn progress_bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) = ProgressStyle::with_template("{bar:32} {msg}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 #[cfg(test)]
@@ -188,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_of_a_paced_load_are_due_by_the_schedule_not_by_the_worker() {
-        let meter = Meter::new(Some(1000)).expect("a histogram");
+        let meter = Meter::ending(None, Some(interval(1000, 1))).expect("a histogram");
         keep_pace(&meter);
         let first = meter.turn().await;
         // A worker that comes late still gets the turn that was due long ago.
@@ -198,6 +284,33 @@ mod tests {
         meter.measuring.store(true, Ordering::Relaxed);
         meter.done(1, second);
         assert!(meter.percentile_ms(0.5) >= 48.0, "the wait counts: {}", meter.percentile_ms(0.5));
-        meter.stopping.store(true, Ordering::Relaxed);
+        meter.stop();
+    }
+
+    #[tokio::test]
+    async fn a_load_ends_when_its_count_is_reached() {
+        let meter = Meter::ending(Some(3), None).expect("a histogram");
+        meter.measuring.store(true, Ordering::Relaxed);
+        let waiting = tokio::spawn({
+            let meter = meter.clone();
+            async move { await_count(3, Instant::now(), &meter).await }
+        });
+        meter.done(1, Instant::now());
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "one of three");
+        meter.done(2, Instant::now());
+        waiting.await.expect("no panic").expect("reached");
+        let stopped = tokio::spawn({
+            let meter = meter.clone();
+            async move { meter.stopped().await }
+        });
+        meter.stop();
+        stopped.await.expect("whoever waits for the end sees it");
+    }
+
+    #[test]
+    fn calls_with_many_messages_are_rarer() {
+        assert_eq!(interval(1000, 1), Duration::from_millis(1));
+        assert_eq!(interval(1000, 32), Duration::from_millis(32));
     }
 }

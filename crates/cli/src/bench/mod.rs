@@ -1,9 +1,11 @@
 //! `redstart bench`: a load generator for any server that the RocketMQ clients can use.
 
 mod consume;
+mod driver;
 mod grpc;
 mod load;
 mod produce;
+mod remoting;
 mod report;
 mod rpc;
 mod usage;
@@ -13,11 +15,17 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 
+use driver::Protocol;
+use remoting::Serialization;
+
+/// Topics of one load.
+const TOPICS_MAX: usize = 1000;
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Send messages as fast as the server takes them, or at a rate
     Produce(produce::Arguments),
-    /// Receive and acknowledge, one call for each acknowledgement, as the official clients do
+    /// Receive as the official clients do: over gRPC with one acknowledgement each, over Remoting by pulling every queue
     Consume(consume::Arguments),
     /// Send at a rate and measure the time until each message is received
     RoundTrip(consume::RoundTrip),
@@ -26,12 +34,30 @@ pub enum Command {
 /// What every load has in common.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Address of the gRPC port
-    #[arg(long, default_value = "127.0.0.1:8081")]
-    server: String,
-    /// The topic; it must exist
+    /// The protocol: of 5.x clients (grpc) or of 4.x clients (remoting)
+    #[arg(long, value_enum, default_value_t = Protocol::Grpc)]
+    protocol: Protocol,
+    /// Address of the gRPC port, or of the name server for Remoting [default: 127.0.0.1:8081 or 127.0.0.1:9876]
+    #[arg(long)]
+    server: Option<String>,
+    /// Address of the name server, where --create over gRPC finds the brokers
+    #[arg(long, default_value = Protocol::Remoting.default_server())]
+    namesrv: String,
+    /// How headers of Remoting requests are written: as JSON, Java's default, or in binary
+    #[arg(long, value_enum, default_value_t = Serialization::Json)]
+    serialization: Serialization,
+    /// The topic; it must exist, unless --create is given
     #[arg(long, default_value = "bench")]
     topic: String,
+    /// Topics; the second and further ones are named TOPIC-1, TOPIC-2, …
+    #[arg(long, default_value_t = 1)]
+    topics: usize,
+    /// Make topics that are missing
+    #[arg(long)]
+    create: bool,
+    /// Queues of a topic that --create makes
+    #[arg(long, default_value_t = 8)]
+    queues: u32,
     /// Connections, each a client of its own
     #[arg(long, default_value_t = 4)]
     connections: usize,
@@ -41,6 +67,9 @@ pub struct Common {
     /// How long to warm up before, in seconds
     #[arg(long, default_value_t = 2)]
     warm_up: u64,
+    /// Measure until so many messages have passed, however long that takes, and without warm-up
+    #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["seconds", "warm_up"])]
+    until: Option<u64>,
     /// Process of the server, to report its CPU time and memory; may be given several times
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
@@ -53,11 +82,31 @@ impl Common {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(self.connections > 0, "--connections must be at least 1");
         ensure!(self.seconds > 0, "--seconds must be at least 1");
+        ensure!(self.until != Some(0), "--until must be at least 1");
+        ensure!((1..=TOPICS_MAX).contains(&self.topics), "--topics must be from 1 to {TOPICS_MAX}");
+        ensure!(self.queues > 0, "--queues must be at least 1");
         Ok(())
     }
 
+    fn server(&self) -> &str {
+        self.server.as_deref().unwrap_or(self.protocol.default_server())
+    }
+
+    /// Where topics are made.
+    fn name_server(&self) -> &str {
+        match self.protocol {
+            Protocol::Grpc => &self.namesrv,
+            Protocol::Remoting => self.server(),
+        }
+    }
+
+    fn topic_names(&self) -> Vec<String> {
+        let further = (1..self.topics).map(|n| format!("{}-{n}", self.topic));
+        std::iter::once(self.topic.clone()).chain(further).collect()
+    }
+
     fn warm_up(&self) -> Duration {
-        Duration::from_secs(self.warm_up)
+        Duration::from_secs(if self.until.is_some() { 0 } else { self.warm_up })
     }
 
     fn measured(&self) -> Duration {

@@ -4,7 +4,12 @@ use anyhow::ensure;
 use bytes::Bytes;
 use clap::Args;
 
-use super::{Common, grpc::Client, load, load::Meter};
+use super::{
+    Common,
+    driver::{self, Producer},
+    load,
+    load::Meter,
+};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -18,6 +23,9 @@ pub struct Arguments {
     /// Messages a second; without it, as fast as the server answers
     #[arg(long)]
     rate: Option<u64>,
+    /// Messages sent with one call
+    #[arg(long, default_value_t = 1)]
+    batch: u64,
 }
 
 /// What is sent.
@@ -37,6 +45,27 @@ pub struct Messages {
     pub delay_ms: Option<u64>,
 }
 
+impl Messages {
+    /// The type of topic that takes them.
+    pub fn topic_type(&self) -> &'static str {
+        match (self.groups, self.delay_ms) {
+            (0, None) => "NORMAL",
+            (0, Some(_)) => "DELAY",
+            _ => "FIFO",
+        }
+    }
+
+    /// The keys of the n-th message.
+    pub fn keys(&self, n: u64) -> impl Iterator<Item = String> {
+        (0..self.keys).map(move |key| format!("{n}-{key}"))
+    }
+
+    /// The message group of the n-th message, if it has one.
+    pub fn group(&self, n: u64) -> Option<u64> {
+        n.checked_rem(self.groups)
+    }
+}
+
 /// Repeating text: it compresses as business messages do.
 pub fn body(size: usize) -> Bytes {
     b"{\"order\":7361,\"sku\":\"redstart\",\"quantity\":2,\"price\":19.95}"
@@ -48,28 +77,46 @@ pub fn body(size: usize) -> Bytes {
 }
 
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let common = &arguments.common;
+    let (common, batch) = (&arguments.common, arguments.batch);
     common.check()?;
     ensure!(arguments.in_flight > 0, "--in-flight must be at least 1");
+    ensure!((1..=1000).contains(&batch), "--batch must be from 1 to 1000");
     ensure!(arguments.messages.size > 0, "--size must be at least 1: empty messages are refused");
-    let meter = Meter::new(arguments.rate)?;
-    let mut clients = Vec::with_capacity(common.connections);
+    driver::prepare(common, Some(&arguments.messages)).await?;
+    let meter = Meter::new(common, arguments.rate.map(|rate| load::interval(rate, batch)))?;
+    let mut producers = Vec::with_capacity(common.connections);
     for n in 0..common.connections {
-        clients.push(Arc::new(Client::producer(&common.server, &common.topic, n).await?));
+        producers.push(Arc::new(Producer::open(common, n).await?));
     }
     let body = body(arguments.messages.size);
     let workers = (0..arguments.in_flight).map(|n| {
-        let (meter, client) = (meter.clone(), clients[n % clients.len()].clone());
+        let (meter, producer) = (meter.clone(), producers[n % producers.len()].clone());
         let (messages, body) = (arguments.messages.clone(), body.clone());
         async move {
             while !meter.stopping() {
                 let since = meter.turn().await;
-                match client.send(&messages, body.clone()).await {
-                    Ok(()) => meter.done(1, since),
+                match producer.send(&messages, body.clone(), batch).await {
+                    Ok(()) => meter.done(batch, since),
                     Err(error) => meter.failed(&format!("{error:#}")),
                 }
             }
         }
     });
     load::measure("produce", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_belong_to_groups_only_if_there_are_some() {
+        let mut messages = Messages { size: 1, groups: 0, keys: 2, delay_ms: None };
+        assert_eq!((messages.group(7), messages.topic_type()), (None, "NORMAL"));
+        assert_eq!(messages.keys(7).collect::<Vec<_>>(), ["7-0", "7-1"]);
+        messages.delay_ms = Some(1);
+        assert_eq!(messages.topic_type(), "DELAY");
+        messages.groups = 4;
+        assert_eq!((messages.group(7), messages.topic_type()), (Some(3), "FIFO"));
+    }
 }

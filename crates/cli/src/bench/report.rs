@@ -9,6 +9,7 @@ use super::usage::Usage;
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub load: &'static str,
+    pub protocol: &'static str,
     pub messages: u64,
     pub seconds: f64,
     pub per_second: f64,
@@ -24,6 +25,7 @@ pub struct Report {
 pub struct Latency {
     pub p50: f64,
     pub p90: f64,
+    pub p95: f64,
     pub p99: f64,
     pub p999: f64,
     pub p9999: f64,
@@ -40,7 +42,7 @@ pub struct Server {
 
 impl Report {
     pub fn new(
-        load: &'static str,
+        (load, protocol): (&'static str, &'static str),
         messages: u64,
         elapsed: Duration,
         latency: &Histogram<u64>,
@@ -51,12 +53,14 @@ impl Report {
         let seconds = elapsed.as_secs_f64();
         Report {
             load,
+            protocol,
             messages,
             seconds,
             per_second: messages as f64 / seconds,
             latency_ms: Latency {
                 p50: ms(0.5),
                 p90: ms(0.9),
+                p95: ms(0.95),
                 p99: ms(0.99),
                 p999: ms(0.999),
                 p9999: ms(0.9999),
@@ -79,12 +83,12 @@ impl Report {
         }
         let latency = &self.latency_ms;
         println!(
-            "{}: {} messages in {:.1} s, {:.0}/s",
-            self.load, self.messages, self.seconds, self.per_second
+            "{} over {}: {} messages in {:.1} s, {:.0}/s",
+            self.load, self.protocol, self.messages, self.seconds, self.per_second
         );
         println!(
-            "latency ms: p50 {:.2}  p90 {:.2}  p99 {:.2}  p99.9 {:.2}  p99.99 {:.2}  max {:.2}",
-            latency.p50, latency.p90, latency.p99, latency.p999, latency.p9999, latency.max
+            "latency ms: p50 {:.2}  p90 {:.2}  p95 {:.2}  p99 {:.2}  p99.9 {:.2}  p99.99 {:.2}  max {:.2}",
+            latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.p9999, latency.max
         );
         if let Some(server) = &self.server {
             println!(

@@ -26,6 +26,7 @@ use super::{crc::crc32, flag, properties::PROPERTIES_BYTES_MAX};
 
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
+const SYSTEM_FLAG_AT: usize = 36;
 const TOPIC_V1_MAX: usize = i8::MAX as usize;
 
 /// One message of an answer's body.
@@ -157,6 +158,19 @@ impl StoredMessage {
     }
 }
 
+/// Takes the first message out of `input` and looks at nothing but its body, for those who read to count.
+pub fn take_body(input: &mut Bytes) -> Option<Bytes> {
+    let size = i64::from(i32::from_be_bytes(*input.first_chunk::<4>()?));
+    let mut record = take(input, size)?;
+    let system_flag = i32::from_be_bytes(*record.get(SYSTEM_FLAG_AT..)?.first_chunk::<4>()?);
+    let host = |v6| if system_flag & v6 != 0 { 20 } else { 8 };
+    // Up to the hosts, the times and hosts, reconsume times and the transaction's offset.
+    let at = SYSTEM_FLAG_AT + 4 + 16 + host(flag::BORN_HOST_V6) + host(flag::STORE_HOST_V6) + 12;
+    take(&mut record, i64::try_from(at).ok()?)?;
+    let body_len = record.try_get_i32().ok()?;
+    take(&mut record, body_len.into())
+}
+
 /// The next `len` bytes, if there are as many.
 pub(super) fn take(input: &mut Bytes, len: i64) -> Option<Bytes> {
     let len = usize::try_from(len).ok().filter(|len| *len <= input.len())?;
@@ -234,6 +248,10 @@ mod tests {
             ..message()
         };
         let mut bytes: Bytes = [encoded(&message()), encoded(&long)].concat().into();
+        let mut same = bytes.clone();
+        assert_eq!(take_body(&mut same), Some(message().body));
+        assert_eq!(take_body(&mut same), Some(long.body.clone()), "wherever it begins");
+        assert!(same.is_empty());
         assert_eq!(StoredMessage::decode(&mut bytes), Some(message()));
         assert_eq!(StoredMessage::decode(&mut bytes), Some(long));
         assert!(bytes.is_empty());
@@ -254,6 +272,7 @@ mod tests {
             let mut bytes = encoded(&message()).to_vec();
             bytes[at] = byte;
             let _ = StoredMessage::decode(&mut Bytes::from(bytes.clone()));
+            let _ = take_body(&mut Bytes::from(bytes.clone()));
             bytes.truncate(cut);
             prop_assert_eq!(StoredMessage::decode(&mut Bytes::from(bytes)), None);
         }

@@ -19,7 +19,7 @@ pub use fields::FieldError;
 pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, VERSION, decode, encode};
 pub use id::{offset_message_id, read_offset_message_id};
 pub use language::Language;
-pub use message::{StoredMessage, TooLong};
+pub use message::{StoredMessage, TooLong, take_body};
 pub use pop::{PopHandle, PopOffsets};
 pub use properties::{PROPERTIES_BYTES_MAX, decode_properties, encode_properties};
 pub use send::SendHeader;

@@ -1,0 +1,124 @@
+//! The load generator against the binary's own server, over both protocols.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Broker {
+    child: Child,
+    grpc: String,
+    names: String,
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Broker {
+    fn start(data: &Path) -> Broker {
+        let names = free_port();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_redstart"))
+            .args([
+                "--grpc-port",
+                "0",
+                "--broker-port",
+                "0",
+                "--namesrv-port",
+                &names.to_string(),
+                "--data-dir",
+            ])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let grpc = lines.find(|line| line.contains("gRPC")).expect("it says where it listens");
+        let grpc = grpc.split_whitespace().last().unwrap().to_owned();
+        Broker { child, grpc, names: format!("127.0.0.1:{names}") }
+    }
+
+    /// Runs a load and reads its report. Nothing may fail.
+    fn bench(&self, protocol: &str, load: &str, flags: &[&str]) -> Value {
+        let server = if protocol == "grpc" { &self.grpc } else { &self.names };
+        let output = Command::new(env!("CARGO_BIN_EXE_redstart"))
+            .args(["bench", load, "--json", "--protocol", protocol, "--server", server])
+            .args(["--namesrv", &self.names, "--connections", "2"])
+            .args(flags)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{load} {flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["failures"], 0, "{protocol} {load} {flags:?}: {report}");
+        assert_eq!(report["protocol"], protocol);
+        for quantile in ["p50", "p90", "p95", "p99", "p999", "p9999", "max"] {
+            assert!(report["latency_ms"][quantile].as_f64().unwrap() > 0.0, "{quantile}: {report}");
+        }
+        report
+    }
+}
+
+fn messages(report: &Value) -> u64 {
+    report["messages"].as_u64().unwrap()
+}
+
+#[test]
+fn a_backlog_is_sent_and_drained_over_remoting() {
+    let data = TempDir::new().unwrap();
+    let broker = Broker::start(data.path());
+    let topic = ["--topic", "load", "--topics", "2", "--create", "--queues", "3"];
+    let send = |flags: &[&str]| broker.bench("remoting", "produce", &[&topic, flags].concat());
+    let mut sent = messages(&send(&["--until", "300"]));
+    sent += messages(&send(&["--until", "300", "--serialization", "binary", "--keys", "2"]));
+    sent += messages(&send(&["--until", "320", "--batch", "8", "--in-flight", "4"]));
+    assert!(sent >= 920, "{sent}");
+    // What was under way when the count was reached is stored as well.
+    let until = sent.to_string();
+    let all = ["--from", "earliest", "--until", &until];
+    assert!(messages(&broker.bench("remoting", "consume", &[&topic, &all[..]].concat())) >= sent);
+    let binary =
+        [&topic, &all[..], &["--serialization", "binary", "--batch", "7", "--group", "other"]].concat();
+    assert!(messages(&broker.bench("remoting", "consume", &binary)) >= sent);
+    // The first group has stored where it stands: only new messages come.
+    let report =
+        broker.bench("remoting", "round-trip", &[&topic, &["--until", "50", "--rate", "500"][..]].concat());
+    assert!(messages(&report) >= 50, "{report}");
+}
+
+#[test]
+fn grouped_and_delayed_messages_are_sent_over_remoting() {
+    let data = TempDir::new().unwrap();
+    let broker = Broker::start(data.path());
+    for (topic, flags) in [("fifo", ["--groups", "10"]), ("delay", ["--delay-ms", "1"])] {
+        let topic = ["--topic", topic, "--create", "--until", "50"];
+        broker.bench("remoting", "produce", &[&topic, &flags[..]].concat());
+        let all = ["--from", "earliest", "--group", "g"];
+        assert!(messages(&broker.bench("remoting", "consume", &[&topic, &all[..]].concat())) >= 50);
+    }
+}
+
+#[test]
+fn every_load_runs_over_grpc() {
+    let data = TempDir::new().unwrap();
+    let broker = Broker::start(data.path());
+    let topic = ["--topic", "load", "--topics", "2", "--create", "--until", "100"];
+    let load = |load: &str, flags: &[&str]| broker.bench("grpc", load, &[&topic, flags].concat());
+    // The first receive makes the group begin here.
+    assert!(messages(&load("round-trip", &["--rate", "500"])) >= 100);
+    assert!(messages(&load("produce", &["--rate", "2000"])) >= 100);
+    assert!(messages(&load("consume", &[])) >= 100);
+}

@@ -57,7 +57,7 @@ impl Broker {
         let server = if protocol == "grpc" { &self.grpc } else { &self.names };
         let output = Command::new(env!("CARGO_BIN_EXE_redstart"))
             .args(["bench", load, "--json", "--protocol", protocol, "--server", server])
-            .args(["--namesrv", &self.names, "--connections", "2"])
+            .args(["--namesrv", &self.names])
             .args(flags)
             .output()
             .unwrap();
@@ -121,4 +121,32 @@ fn every_load_runs_over_grpc() {
     assert!(messages(&load("round-trip", &["--rate", "500"])) >= 100);
     assert!(messages(&load("produce", &["--rate", "2000"])) >= 100);
     assert!(messages(&load("consume", &[])) >= 100);
+}
+
+#[test]
+fn a_workload_sends_and_receives_at_once() {
+    let data = TempDir::new().unwrap();
+    let broker = Broker::start(data.path());
+    for protocol in ["grpc", "remoting"] {
+        let flags = ["1-topic-6-partition-100b", "--rate", "500", "--seconds", "1", "--warm-up", "1"];
+        let report = broker.bench(protocol, "workload", &flags);
+        assert!(messages(&report) > 0, "{report}");
+        let end_to_end = &report["end_to_end"];
+        assert!(end_to_end["per_second"].as_f64().unwrap() > 0.0, "{report}");
+        assert!(end_to_end["latency_ms"]["p99"].as_f64().unwrap() > 0.0, "{report}");
+        assert!(end_to_end["backlog"].is_u64(), "{report}");
+    }
+}
+
+#[test]
+fn workloads_are_listed_and_unknown_ones_refused() {
+    let bench = |argument: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+        command.args(["bench", "workload", argument]).output().unwrap()
+    };
+    let listed = String::from_utf8(bench("--list").stdout).unwrap();
+    assert!(listed.contains("1-topic-16-partitions-1kb\n"), "{listed}");
+    let unknown = bench("1-topic");
+    assert!(!unknown.status.success());
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no workload \"1-topic\""));
 }

@@ -68,7 +68,7 @@ pub struct RoundTrip {
 
 /// A message of a round trip begins with this and the time at which it was due to be sent.
 const MARK: u64 = 0x7265_6473_7461_7274;
-const HEAD: usize = 16;
+pub const HEAD: usize = 16;
 
 async fn receivers(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Receiver>> {
     ensure!(receiving.receivers > 0, "--receivers must be at least 1");
@@ -77,7 +77,7 @@ async fn receivers(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec
 }
 
 /// Receives until the end; `each` sees every message when it is done, and when its call began.
-async fn receive(
+pub async fn receive(
     mut receiver: Receiver,
     meter: Arc<Meter>,
     each: impl Fn(&Meter, &Received, Instant) + Send + 'static,
@@ -115,7 +115,7 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let receivers = receivers(common, receiving).await?.into_iter();
     let workers =
         receivers.map(|receiver| receive(receiver, meter.clone(), |meter, _, since| meter.done(1, since)));
-    load::measure("consume", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
+    load::measure("consume", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
 }
 
 pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
@@ -152,10 +152,10 @@ pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
     });
     let senders = senders.map(|sender| Box::pin(sender) as load::Worker);
     let workers = senders.chain(receivers.map(|receiver| Box::pin(receiver) as load::Worker));
-    load::measure("round trip", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
+    load::measure("round trip", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
 }
 
-fn stamped(due: Duration, fill: &Bytes) -> Bytes {
+pub fn stamped(due: Duration, fill: &Bytes) -> Bytes {
     let mut body = BytesMut::with_capacity(HEAD + fill.len());
     body.put_u64(MARK ^ u64::from(std::process::id()));
     body.put_u64(due.as_nanos() as u64);
@@ -163,7 +163,7 @@ fn stamped(due: Duration, fill: &Bytes) -> Bytes {
     body.freeze()
 }
 
-fn due_time(body: &[u8]) -> Option<Duration> {
+pub fn due_time(body: &[u8]) -> Option<Duration> {
     let (mark, rest) = body.split_first_chunk::<8>()?;
     let (due, _) = rest.split_first_chunk::<8>()?;
     let ours = u64::from_be_bytes(*mark) == MARK ^ u64::from(std::process::id());

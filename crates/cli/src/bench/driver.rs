@@ -43,7 +43,8 @@ pub async fn prepare(common: &Common, messages: Option<&Messages>) -> anyhow::Re
         return Ok(());
     }
     let message_type = messages.map_or("NORMAL", Messages::topic_type);
-    remoting::create_topics(common.name_server(), &common.topic_names(), common.queues, message_type).await
+    remoting::create_topics(common.target.name_server(), &common.topic_names(), common.queues, message_type)
+        .await
 }
 
 /// A client that sends.
@@ -56,14 +57,14 @@ pub enum Producer {
 impl Producer {
     pub async fn open(common: &Common, number: usize) -> anyhow::Result<Producer> {
         let topics = common.topic_names();
-        Ok(match common.protocol {
+        Ok(match common.target.protocol {
             Protocol::Grpc => {
-                let client = grpc::Client::producer(common.server(), &topics, number).await?;
+                let client = grpc::Client::producer(common.target.server(), &topics, number).await?;
                 Producer::Grpc(Box::new(client))
             }
             Protocol::Remoting => {
-                let serialization = common.serialization.into();
-                let client = remoting::Client::open(common.server(), serialization).await?;
+                let serialization = common.target.serialization.into();
+                let client = remoting::Client::open(common.target.server(), serialization).await?;
                 let producer = remoting::Producer::open(client, &topics, number).await?;
                 Producer::Remoting(Box::new(producer))
             }
@@ -98,7 +99,7 @@ impl Receiver {
     /// All receivers of a load: as many as were asked for, or one for each queue where clients read queues.
     pub async fn open_all(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Receiver>> {
         let topics = common.topic_names();
-        if common.protocol == Protocol::Remoting {
+        if common.target.protocol == Protocol::Remoting {
             let pullers = remoting::pullers(common, &topics, receiving).await?;
             return Ok(pullers.into_iter().map(Box::new).map(Receiver::Remoting).collect());
         }
@@ -108,7 +109,7 @@ impl Receiver {
         );
         let mut clients = Vec::with_capacity(common.connections);
         for number in 0..common.connections {
-            let client = grpc::Client::consumer(common.server(), &topics, &receiving.group, number);
+            let client = grpc::Client::consumer(common.target.server(), &topics, &receiving.group, number);
             clients.push(Arc::new(client.await?));
         }
         // Every topic needs one.
@@ -116,6 +117,14 @@ impl Receiver {
         let receiver =
             |n| grpc::Receiver::new(&clients[n % clients.len()], n % topics.len(), receiving.batch);
         Ok((0..receivers).map(receiver).map(Receiver::Grpc).collect())
+    }
+
+    /// Makes the group known to the server: from here on all messages are for it.
+    pub async fn join(&mut self) -> anyhow::Result<()> {
+        match self {
+            Receiver::Grpc(receiver) => receiver.join().await,
+            Receiver::Remoting(_) => Ok(()),
+        }
     }
 
     /// Waits for messages; there may be none.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use h2::SendStream;
 use http::Uri;
@@ -196,7 +196,18 @@ impl Receiver {
         Receiver { client: client.clone(), topic, batch }
     }
 
+    /// A group begins at the newest message of its first receive, which must not be the load's.
+    pub async fn join(&self) -> anyhow::Result<()> {
+        let none = self.receive_within(Duration::ZERO).await?;
+        ensure!(none.is_empty(), "the topic is in use: a message came before the load began");
+        Ok(())
+    }
+
     pub async fn receive(&self) -> anyhow::Result<Vec<Received>> {
+        self.receive_within(LONG_POLL).await
+    }
+
+    async fn receive_within(&self, long_poll: Duration) -> anyhow::Result<Vec<Received>> {
         let topic = Some(self.client.topics[self.topic].clone());
         let request = ReceiveMessageRequest {
             group: Some(self.client.group.clone()),
@@ -205,7 +216,7 @@ impl Receiver {
             batch_size: self.batch,
             invisible_duration: Some(seconds(INVISIBLE)),
             auto_renew: false,
-            long_polling_timeout: Some(seconds(LONG_POLL)),
+            long_polling_timeout: Some(seconds(long_poll)),
             attempt_id: None,
         };
         let mut answers = self.client.connection.stream(&self.client.methods.receive, &request).await?;

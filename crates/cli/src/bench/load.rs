@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -19,7 +19,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Common, report::Report, usage::Usage};
+use super::{
+    Common,
+    report::{EndToEnd, Report},
+    usage::Usage,
+};
 
 /// Longest time that the histogram tells apart.
 const LATENCY_MAX_US: u64 = 60_000_000;
@@ -38,15 +42,51 @@ pub type Worker = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Meter {
     measuring: AtomicBool,
     stopping: AtomicBool,
-    messages: AtomicU64,
+    tally: Tally,
+    /// What arrives, where a load sends and receives at once.
+    arrivals: Tally,
     failures: AtomicU64,
-    latency: Mutex<Histogram<u64>>,
     first_failure: Mutex<Option<String>>,
     pace: Option<Pace>,
     /// The count of messages that ends the load.
     until: Option<u64>,
     reached: Notify,
     ended: Notify,
+}
+
+/// How many messages there were and how long they took.
+#[derive(Debug)]
+struct Tally {
+    messages: AtomicU64,
+    /// Those before and after the measurement as well.
+    ever: AtomicU64,
+    latency: Mutex<Histogram<u64>>,
+}
+
+impl Tally {
+    fn new() -> anyhow::Result<Tally> {
+        let latency = Mutex::new(Histogram::new_with_bounds(1, LATENCY_MAX_US, 3)?);
+        Ok(Tally { messages: AtomicU64::new(0), ever: AtomicU64::new(0), latency })
+    }
+
+    /// Says how many there are now.
+    fn add(&self, messages: u64, since: Instant, measuring: bool) -> u64 {
+        self.ever.fetch_add(messages, Ordering::Relaxed);
+        if !measuring {
+            return self.count();
+        }
+        let us = (since.elapsed().as_micros() as u64).clamp(1, LATENCY_MAX_US);
+        self.latency().saturating_record(us);
+        self.messages.fetch_add(messages, Ordering::Relaxed) + messages
+    }
+
+    fn count(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    fn latency(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The time between two calls that move so many messages each.
@@ -89,9 +129,9 @@ impl Meter {
         Ok(Arc::new(Meter {
             measuring: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            messages: AtomicU64::new(0),
+            tally: Tally::new()?,
+            arrivals: Tally::new()?,
             failures: AtomicU64::new(0),
-            latency: Mutex::new(Histogram::new_with_bounds(1, LATENCY_MAX_US, 3)?),
             first_failure: Mutex::new(None),
             pace: interval.map(Pace::new),
             until,
@@ -128,14 +168,29 @@ impl Meter {
 
     /// One operation that moved `messages` messages has ended; it was due at `since`.
     pub fn done(&self, messages: u64, since: Instant) {
-        if self.measuring.load(Ordering::Relaxed) {
-            let moved = self.messages.fetch_add(messages, Ordering::Relaxed) + messages;
-            let us = (since.elapsed().as_micros() as u64).clamp(1, LATENCY_MAX_US);
-            self.latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(us);
-            if self.until.is_some_and(|until| moved >= until) {
-                self.reached.notify_one();
-            }
+        // What ends after the load is nobody's business.
+        if self.stopping() {
+            return;
         }
+        let moved = self.tally.add(messages, since, self.measuring.load(Ordering::Relaxed));
+        if self.until.is_some_and(|until| moved >= until) {
+            self.reached.notify_one();
+        }
+    }
+
+    /// A message that was due to be sent at `since` has arrived.
+    pub fn arrived(&self, since: Instant) {
+        if self.stopping() {
+            return;
+        }
+        self.arrivals.add(1, since, self.measuring.load(Ordering::Relaxed));
+    }
+
+    /// What became of the messages, each of which is to be delivered so many times.
+    pub fn end_to_end(&self, elapsed: Duration, deliveries: u64) -> EndToEnd {
+        let sent = self.tally.ever.load(Ordering::Relaxed) * deliveries;
+        let backlog = sent.saturating_sub(self.arrivals.ever.load(Ordering::Relaxed));
+        EndToEnd::new(self.arrivals.count(), elapsed, &self.arrivals.latency(), backlog)
     }
 
     pub fn failed(&self, why: &dyn std::fmt::Display) {
@@ -146,14 +201,13 @@ impl Meter {
 
     /// How it goes, for the progress bar.
     fn summary(&self, elapsed: Duration) -> String {
-        let rate = self.messages.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64().max(0.001);
+        let rate = self.tally.count() as f64 / elapsed.as_secs_f64().max(0.001);
         let (p50, p99) = (self.percentile_ms(0.5), self.percentile_ms(0.99));
         format!("{rate:.0} messages/s, p50 {p50:.2} ms, p99 {p99:.2} ms")
     }
 
     fn percentile_ms(&self, percentile: f64) -> f64 {
-        let latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        latency.value_at_quantile(percentile) as f64 / 1000.0
+        self.tally.latency().value_at_quantile(percentile) as f64 / 1000.0
     }
 }
 
@@ -194,7 +248,7 @@ where
         running.spawn(worker);
     }
     tokio::time::sleep(common.warm_up()).await;
-    let before = Usage::of(&common.server_pids)?;
+    let before = Usage::of(&common.target.server_pids)?;
     meter.measuring.store(true, Ordering::Relaxed);
     let started = Instant::now();
     match common.until {
@@ -203,19 +257,19 @@ where
     }
     meter.measuring.store(false, Ordering::Relaxed);
     let elapsed = started.elapsed();
-    let after = Usage::of(&common.server_pids)?;
+    let after = Usage::of(&common.target.server_pids)?;
     meter.stop();
     // A worker that hangs in a call is dropped with the set.
     drop(tokio::time::timeout(DRAIN, async { while running.join_next().await.is_some() {} }).await);
 
-    let latency = meter.latency.lock().unwrap_or_else(PoisonError::into_inner);
+    let latency = meter.tally.latency();
     let first_failure = meter.first_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let messages = meter.messages.load(Ordering::Relaxed);
+    let messages = meter.tally.count();
     let failures = meter.failures.load(Ordering::Relaxed);
-    let server = (!common.server_pids.is_empty())
+    let server = (!common.target.server_pids.is_empty())
         .then(|| Usage { cpu: after.cpu.saturating_sub(before.cpu), memory_bytes: after.memory_bytes });
     Ok(Report::new(
-        (name, common.protocol.name()),
+        (name, common.target.protocol.name()),
         messages,
         elapsed,
         &latency,
@@ -243,7 +297,7 @@ async fn await_count(until: u64, started: Instant, meter: &Meter) -> anyhow::Res
     let bar = progress_bar(until);
     let (mut before, mut moved_at) = (0, started);
     loop {
-        let moved = meter.messages.load(Ordering::Relaxed);
+        let moved = meter.tally.count();
         if moved >= until {
             break;
         }

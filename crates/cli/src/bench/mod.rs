@@ -9,6 +9,8 @@ mod remoting;
 mod report;
 mod rpc;
 mod usage;
+mod workload;
+mod workloads;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -29,23 +31,15 @@ pub enum Command {
     Consume(consume::Arguments),
     /// Send at a rate and measure the time until each message is received
     RoundTrip(consume::RoundTrip),
+    /// Run one of OpenMessaging's standard workloads: send and receive at once
+    Workload(workload::Arguments),
 }
 
 /// What every load has in common.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// The protocol: of 5.x clients (grpc) or of 4.x clients (remoting)
-    #[arg(long, value_enum, default_value_t = Protocol::Grpc)]
-    protocol: Protocol,
-    /// Address of the gRPC port, or of the name server for Remoting [default: 127.0.0.1:8081 or 127.0.0.1:9876]
-    #[arg(long)]
-    server: Option<String>,
-    /// Address of the name server, where --create over gRPC finds the brokers
-    #[arg(long, default_value = Protocol::Remoting.default_server())]
-    namesrv: String,
-    /// How headers of Remoting requests are written: as JSON, Java's default, or in binary
-    #[arg(long, value_enum, default_value_t = Serialization::Json)]
-    serialization: Serialization,
+    #[command(flatten)]
+    target: Target,
     /// The topic; it must exist, unless --create is given
     #[arg(long, default_value = "bench")]
     topic: String,
@@ -61,15 +55,32 @@ pub struct Common {
     /// Connections, each a client of its own
     #[arg(long, default_value_t = 4)]
     connections: usize,
+    /// Measure until so many messages have passed, however long that takes, and without warm-up
+    #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["seconds", "warm_up"])]
+    until: Option<u64>,
+}
+
+/// What is loaded, for how long, and what is told of it.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// The protocol: of 5.x clients (grpc) or of 4.x clients (remoting)
+    #[arg(long, value_enum, default_value_t = Protocol::Grpc)]
+    protocol: Protocol,
+    /// Address of the gRPC port, or of the name server for Remoting [default: 127.0.0.1:8081 or 127.0.0.1:9876]
+    #[arg(long)]
+    server: Option<String>,
+    /// Address of the name server, where topics are made when the load is gRPC
+    #[arg(long, default_value = Protocol::Remoting.default_server())]
+    namesrv: String,
+    /// How headers of Remoting requests are written: as JSON, Java's default, or in binary
+    #[arg(long, value_enum, default_value_t = Serialization::Json)]
+    serialization: Serialization,
     /// How long to measure, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// How long to warm up before, in seconds
     #[arg(long, default_value_t = 2)]
     warm_up: u64,
-    /// Measure until so many messages have passed, however long that takes, and without warm-up
-    #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["seconds", "warm_up"])]
-    until: Option<u64>,
     /// Process of the server, to report its CPU time and memory; may be given several times
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
@@ -78,16 +89,7 @@ pub struct Common {
     json: bool,
 }
 
-impl Common {
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.connections > 0, "--connections must be at least 1");
-        ensure!(self.seconds > 0, "--seconds must be at least 1");
-        ensure!(self.until != Some(0), "--until must be at least 1");
-        ensure!((1..=TOPICS_MAX).contains(&self.topics), "--topics must be from 1 to {TOPICS_MAX}");
-        ensure!(self.queues > 0, "--queues must be at least 1");
-        Ok(())
-    }
-
+impl Target {
     fn server(&self) -> &str {
         self.server.as_deref().unwrap_or(self.protocol.default_server())
     }
@@ -99,6 +101,17 @@ impl Common {
             Protocol::Remoting => self.server(),
         }
     }
+}
+
+impl Common {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.connections > 0, "--connections must be at least 1");
+        ensure!(self.target.seconds > 0, "--seconds must be at least 1");
+        ensure!(self.until != Some(0), "--until must be at least 1");
+        ensure!((1..=TOPICS_MAX).contains(&self.topics), "--topics must be from 1 to {TOPICS_MAX}");
+        ensure!(self.queues > 0, "--queues must be at least 1");
+        Ok(())
+    }
 
     fn topic_names(&self) -> Vec<String> {
         let further = (1..self.topics).map(|n| format!("{}-{n}", self.topic));
@@ -106,11 +119,11 @@ impl Common {
     }
 
     fn warm_up(&self) -> Duration {
-        Duration::from_secs(if self.until.is_some() { 0 } else { self.warm_up })
+        Duration::from_secs(if self.until.is_some() { 0 } else { self.target.warm_up })
     }
 
     fn measured(&self) -> Duration {
-        Duration::from_secs(self.seconds)
+        Duration::from_secs(self.target.seconds)
     }
 }
 
@@ -123,6 +136,7 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Produce(arguments) => runtime.block_on(produce::run(arguments))?,
         Command::Consume(arguments) => runtime.block_on(consume::run(arguments))?,
         Command::RoundTrip(arguments) => runtime.block_on(consume::round_trip(arguments))?,
+        Command::Workload(arguments) => runtime.block_on(workload::run(arguments))?,
     }
     Ok(ExitCode::SUCCESS)
 }

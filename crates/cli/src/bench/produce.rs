@@ -102,7 +102,7 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
         }
     });
-    load::measure("produce", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.json)
+    load::measure("produce", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -18,7 +18,18 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_to_end: Option<EndToEnd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
+}
+
+/// What became of the messages when a load sends and receives at once.
+#[derive(Debug, Serialize)]
+pub struct EndToEnd {
+    pub per_second: f64,
+    pub latency_ms: Latency,
+    /// Deliveries still to be made when the load ended.
+    pub backlog: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,6 +51,39 @@ pub struct Server {
     pub memory_mib: f64,
 }
 
+impl Latency {
+    fn of(microseconds: &Histogram<u64>) -> Latency {
+        let ms = |quantile| microseconds.value_at_quantile(quantile) as f64 / 1000.0;
+        Latency {
+            p50: ms(0.5),
+            p90: ms(0.9),
+            p95: ms(0.95),
+            p99: ms(0.99),
+            p999: ms(0.999),
+            p9999: ms(0.9999),
+            max: microseconds.max() as f64 / 1000.0,
+        }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Latency { p50, p90, p95, p99, p999, p9999, max } = self;
+        write!(f, "p50 {p50:.2}  p90 {p90:.2}  p95 {p95:.2}  p99 {p99:.2}  ")?;
+        write!(f, "p99.9 {p999:.2}  p99.99 {p9999:.2}  max {max:.2}")
+    }
+}
+
+impl EndToEnd {
+    pub fn new(messages: u64, elapsed: Duration, latency: &Histogram<u64>, backlog: u64) -> EndToEnd {
+        EndToEnd {
+            per_second: messages as f64 / elapsed.as_secs_f64(),
+            latency_ms: Latency::of(latency),
+            backlog,
+        }
+    }
+}
+
 impl Report {
     pub fn new(
         (load, protocol): (&'static str, &'static str),
@@ -49,7 +93,6 @@ impl Report {
         (failures, first_failure): (u64, Option<String>),
         usage: Option<Usage>,
     ) -> Report {
-        let ms = |quantile| latency.value_at_quantile(quantile) as f64 / 1000.0;
         let seconds = elapsed.as_secs_f64();
         Report {
             load,
@@ -57,17 +100,10 @@ impl Report {
             messages,
             seconds,
             per_second: messages as f64 / seconds,
-            latency_ms: Latency {
-                p50: ms(0.5),
-                p90: ms(0.9),
-                p95: ms(0.95),
-                p99: ms(0.99),
-                p999: ms(0.999),
-                p9999: ms(0.9999),
-                max: latency.max() as f64 / 1000.0,
-            },
+            latency_ms: Latency::of(latency),
             failures,
             first_failure,
+            end_to_end: None,
             server: usage.map(|usage| Server {
                 cpu_us_per_message: usage.cpu.as_micros() as f64 / messages.max(1) as f64,
                 cpu_cores: usage.cpu.as_secs_f64() / seconds,
@@ -81,15 +117,15 @@ impl Report {
             println!("{}", serde_json::to_string(self)?);
             return Ok(());
         }
-        let latency = &self.latency_ms;
         println!(
             "{} over {}: {} messages in {:.1} s, {:.0}/s",
             self.load, self.protocol, self.messages, self.seconds, self.per_second
         );
-        println!(
-            "latency ms: p50 {:.2}  p90 {:.2}  p95 {:.2}  p99 {:.2}  p99.9 {:.2}  p99.99 {:.2}  max {:.2}",
-            latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.p9999, latency.max
-        );
+        println!("latency ms: {}", self.latency_ms);
+        if let Some(EndToEnd { per_second, latency_ms, backlog }) = &self.end_to_end {
+            println!("end to end: {per_second:.0}/s, a backlog of {backlog} at the end");
+            println!("latency ms: {latency_ms}");
+        }
         if let Some(server) = &self.server {
             println!(
                 "server: {:.1} us of CPU a message, {:.2} cores, {:.0} MiB resident",

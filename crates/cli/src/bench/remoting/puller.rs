@@ -41,7 +41,7 @@ pub async fn pullers(
 ) -> anyhow::Result<Vec<Puller>> {
     let mut clients = Vec::with_capacity(common.connections);
     for _ in 0..common.connections {
-        clients.push(Client::open(common.server(), common.serialization.into()).await?);
+        clients.push(Client::open(common.target.server(), common.target.serialization.into()).await?);
     }
     let mut pullers = Vec::new();
     for topic in topics {

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, BytesMut};
@@ -24,6 +24,8 @@ use tokio::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 64 << 10;
+/// How often calls are looked at that nobody has answered in time: a timer for each would cost more than the call.
+const SWEEP: Duration = Duration::from_millis(20);
 /// Bytes of requests that may wait to be written; further calls are refused.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
 
@@ -45,8 +47,7 @@ pub struct Connection {
     address: String,
     shared: Arc<Shared>,
     next: AtomicI32,
-    reader: JoinHandle<()>,
-    writer: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 3],
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +59,21 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    calls: FxHashMap<i32, oneshot::Sender<Command>>,
+    calls: FxHashMap<i32, Call>,
     closed: bool,
+}
+
+/// One that waits for its answer.
+#[derive(Debug)]
+struct Call {
+    answer: oneshot::Sender<Answer>,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Came(Command),
+    Late,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,8 +101,11 @@ impl Connection {
         let shared = Arc::new(Shared::default());
         Ok(Connection {
             address: address.to_owned(),
-            reader: tokio::spawn(read(input, shared.clone())),
-            writer: tokio::spawn(write(output, shared.clone())),
+            tasks: [
+                tokio::spawn(read(input, shared.clone())),
+                tokio::spawn(write(output, shared.clone())),
+                tokio::spawn(sweep(shared.clone())),
+            ],
             shared,
             next: AtomicI32::new(1),
         })
@@ -108,15 +125,19 @@ impl Connection {
             if waiting.closed {
                 return Err(self.closed());
             }
-            waiting.calls.insert(number, sender);
+            waiting.calls.insert(number, Call { answer: sender, deadline: Instant::now() + timeout });
         }
-        // Whatever ends this call also ends the wait for its answer.
-        let _forget = Forget { shared: &self.shared, number };
+        // Whatever else ends this call also ends the wait for its answer.
+        let mut forget = Forget { shared: &self.shared, number: Some(number) };
         self.put(&request)?;
-        match tokio::time::timeout(timeout, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(self.closed()),
-            Err(_) => Err(Error::Timeout { address: self.address.clone(), ms: timeout.as_millis() }),
+        let answer = answer.await;
+        forget.number = None;
+        match answer {
+            Ok(Answer::Came(answer)) => Ok(answer),
+            Ok(Answer::Late) => {
+                Err(Error::Timeout { address: self.address.clone(), ms: timeout.as_millis() })
+            }
+            Err(_) => Err(self.closed()),
         }
     }
 
@@ -151,19 +172,20 @@ fn reason(error: &std::io::Error) -> String {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.reader.abort();
-        self.writer.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
 struct Forget<'a> {
     shared: &'a Shared,
-    number: i32,
+    number: Option<i32>,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.waiting).calls.remove(&self.number);
+        if let Some(number) = self.number {
+            lock(&self.shared.waiting).calls.remove(&number);
+        }
     }
 }
 
@@ -177,7 +199,7 @@ async fn read(mut input: OwnedReadHalf, shared: Arc<Shared>) {
                 let caller = lock(&shared.waiting).calls.remove(&command.opaque);
                 if let Some(caller) = caller {
                     // A caller that has just given up needs no answer.
-                    let _ = caller.send(command);
+                    let _ = caller.answer.send(Answer::Came(command));
                 }
                 continue;
             }
@@ -185,13 +207,26 @@ async fn read(mut input: OwnedReadHalf, shared: Arc<Shared>) {
             Ok(None) => {}
             Err(_) => break,
         }
-        buffer.reserve(READ_BYTES);
+        if buffer.capacity() - buffer.len() < READ_BYTES / 4 {
+            buffer.reserve(READ_BYTES);
+        }
         match input.read_buf(&mut buffer).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
     }
     shared.close();
+}
+
+/// Ends calls whose time is up.
+async fn sweep(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let now = Instant::now();
+        for (_, late) in lock(&shared.waiting).calls.extract_if(|_, call| call.deadline <= now) {
+            let _ = late.answer.send(Answer::Late);
+        }
+    }
 }
 
 /// Writes what has gathered, as much at a time as there is.

@@ -120,7 +120,48 @@ pub struct Fetched {
 
 /// Reads and checks the message record at `position`. May be called from any thread.
 pub fn fetch(reader: &dyn Reader, position: Position, size: u32) -> Result<Fetched, FetchError> {
-    let record = reader.read(position, size as usize)?;
+    checked(reader.read(position, size as usize)?, position, size)
+}
+
+/// Bytes between two records that are read along rather than with a call of their own.
+const NEIGHBOUR_GAP: u64 = 1 << 10;
+const NEIGHBOURS_BYTES_MAX: u64 = 256 << 10;
+
+/// Reads and checks many records, in their order: those that lie beside each other with one read.
+pub fn fetch_all(reader: &dyn Reader, places: &[(Position, u32)]) -> Vec<Result<Fetched, FetchError>> {
+    let mut fetched = Vec::with_capacity(places.len());
+    let mut rest = places;
+    while let Some(((first, _), count)) = rest.first().zip(neighbours(rest)) {
+        let (run, others) = rest.split_at(count);
+        rest = others;
+        let end = run.last().map_or(first.0, |(position, size)| position.0 + u64::from(*size));
+        let bytes = if count > 1 { reader.read(*first, (end - first.0) as usize).ok() } else { None };
+        fetched.extend(run.iter().map(|(position, size)| match &bytes {
+            Some(bytes) => {
+                let at = (position.0 - first.0) as usize;
+                checked(bytes.slice(at..at + *size as usize), *position, *size)
+            }
+            // Alone, or not to be had together: the log may have been cut between them.
+            None => fetch(reader, *position, *size),
+        }));
+    }
+    fetched
+}
+
+/// How many of the first places can be read at once.
+fn neighbours(places: &[(Position, u32)]) -> Option<usize> {
+    let (first, size) = places.first()?;
+    let mut end = first.0.saturating_add((*size).into());
+    let further = places[1..].iter().take_while(|(position, size)| {
+        let next_end = position.0.saturating_add((*size).into());
+        let near = (end..=end + NEIGHBOUR_GAP).contains(&position.0);
+        end = next_end;
+        near && next_end - first.0 <= NEIGHBOURS_BYTES_MAX
+    });
+    Some(1 + further.count())
+}
+
+fn checked(record: Bytes, position: Position, size: u32) -> Result<Fetched, FetchError> {
     let intact = record.len() > HEADER_LEN
         && record[..4] == size.to_le_bytes()
         && record[4..8] == crc32c::crc32c(&record[8..]).to_le_bytes();
@@ -140,6 +181,29 @@ pub fn fetch_at(reader: &dyn Reader, position: Position, size_max: u32) -> Resul
     fetch(reader, position, size)
 }
 
+/// A fetched record, read.
+#[derive(Debug, Clone)]
+pub struct Opened<'a> {
+    /// The queue that the message was stored for. A retry topic lists it as well.
+    pub home: crate::QueueKey,
+    /// The type it was sent as.
+    pub message_type: MessageType,
+    pub message: MessageView<'a>,
+    /// The body without copying it.
+    pub body: Bytes,
+}
+
+fn type_of(stored: &StoredRecord<'_>) -> MessageType {
+    match &stored.message {
+        _ if matches!(stored.placement, Placement::Half { .. }) => MessageType::Transaction,
+        MessageView { deliver_at: Some(_), .. } => MessageType::Delay,
+        MessageView { group: Some(_), .. } => MessageType::Fifo,
+        MessageView { priority: Some(_), .. } => MessageType::Priority,
+        view if view.property(LITE_TOPIC).is_some() => MessageType::Lite,
+        _ => MessageType::Normal,
+    }
+}
+
 impl Fetched {
     pub fn position(&self) -> Position {
         self.position
@@ -147,6 +211,13 @@ impl Fetched {
 
     pub fn size(&self) -> u32 {
         self.record.len() as u32
+    }
+
+    /// Looks at the whole record once, for those who need more than one part of it.
+    pub fn open(&self) -> Result<Opened<'_>, FetchError> {
+        let stored = self.stored()?;
+        let body = crate::codec::share(&self.record, stored.message.body);
+        Ok(Opened { home: stored.queue, message_type: type_of(&stored), body, message: stored.message })
     }
 
     /// The record's parts, borrowed from the bytes read.
@@ -168,15 +239,7 @@ impl Fetched {
 
     /// The type it was sent as.
     pub fn message_type(&self) -> Result<MessageType, FetchError> {
-        let stored = self.stored()?;
-        Ok(match stored.message {
-            _ if matches!(stored.placement, Placement::Half { .. }) => MessageType::Transaction,
-            MessageView { deliver_at: Some(_), .. } => MessageType::Delay,
-            MessageView { group: Some(_), .. } => MessageType::Fifo,
-            MessageView { priority: Some(_), .. } => MessageType::Priority,
-            view if view.property(LITE_TOPIC).is_some() => MessageType::Lite,
-            _ => MessageType::Normal,
-        })
+        Ok(type_of(&self.stored()?))
     }
 
     /// The body without copying it.

@@ -319,6 +319,46 @@ proptest! {
         prop_assert!(fetch_at(&*reader, position, stored.size - 1).is_err(), "larger than allowed");
     }
 
+    /// Whether they are read together or not: order, damage and places that do not exist are each message's own.
+    #[test]
+    fn messages_fetched_together_are_those_fetched_one_by_one(
+        messages in vec((message(), 0..3_usize), 1..6), wanted in vec(any::<prop::sample::Index>(), 0..12),
+        damaged in option::of(any::<prop::sample::Index>()), beyond: bool,
+    ) {
+        let mut payload = Vec::new();
+        let mut places = Vec::new();
+        for (message, gaps) in &messages {
+            let queue = QueueKey::default();
+            let stored = put_message(&mut payload, message, Cause::Send, queue, Placement::Delayed, Timestamp(1));
+            places.push((stored.position, stored.size));
+            for _ in 0..*gaps {
+                Decision::TopicDelete { id: TopicId(1) }.put(&mut payload);
+            }
+        }
+        if let Some(at) = damaged {
+            let at = at.index(payload.len());
+            payload[at] ^= 1;
+        }
+        let (reader, start) = logged(&payload);
+        let there = |(position, size): (Position, u32)| (Position(start.0 + position.0), size);
+        places = places.into_iter().map(there).collect();
+        let mut asked: Vec<_> = wanted.iter().map(|at| places[at.index(places.len())]).collect();
+        asked.extend(&places);
+        if beyond {
+            asked.push((Position(start.0 + payload.len() as u64), 100));
+        }
+        let together = fetch_all(&*reader, &asked);
+        prop_assert_eq!(together.len(), asked.len());
+        for (fetched, (position, size)) in together.into_iter().zip(asked) {
+            let alone = fetch(&*reader, position, size);
+            prop_assert_eq!(fetched.is_ok(), alone.is_ok());
+            if let (Ok(fetched), Ok(alone)) = (fetched, alone) {
+                prop_assert_eq!(fetched.position(), position);
+                prop_assert_eq!(fetched.body().unwrap(), alone.body().unwrap());
+            }
+        }
+    }
+
     #[test]
     fn a_damaged_message_is_never_served(message in message(), bit in any::<prop::sample::Index>()) {
         let mut payload = Vec::new();

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use redstart_engine::{
-    DLQ_ATTEMPTS, DLQ_ORIGIN_TOPIC, FetchError, Fetched, HalfOptions, Message, MessageType, Timestamp,
+    DLQ_ATTEMPTS, DLQ_ORIGIN_TOPIC, FetchError, Fetched, HalfOptions, Message, MessageType, Opened, Timestamp,
 };
 use redstart_log::Position;
 use redstart_wire::remoting::{StoredMessage, encode_properties, flag, offset_message_id};
@@ -34,7 +34,7 @@ pub(super) struct Incoming<'a> {
     pub flag: i32,
     pub system_flag: i32,
     pub born_at: i64,
-    pub born_host: SocketAddr,
+    pub born_host: &'a str,
     pub body: bytes::Bytes,
     pub delay_levels: &'a [Duration],
     pub now: Timestamp,
@@ -72,7 +72,7 @@ impl Incoming<'_> {
             deliver_at,
             priority: None,
             born_at: Timestamp(u64::try_from(self.born_at).unwrap_or(0)),
-            born_host: self.born_host.to_string(),
+            born_host: self.born_host.to_owned(),
             flag: self.flag,
             system_flag: self.system_flag & flag::OF_PRODUCER,
             properties: Vec::new(),
@@ -146,17 +146,22 @@ pub(super) struct Envelope<'a> {
     pub cluster: &'a str,
 }
 
+/// Properties that the broker adds at most.
+const ADDED_MAX: usize = 14;
+
 /// A stored message as a client gets it.
 pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<StoredMessage, FetchError> {
-    let view = fetched.message()?;
-    let transaction = fetched.message_type()? == MessageType::Transaction;
+    let Opened { message: view, message_type, body, .. } = fetched.open()?;
+    let transaction = message_type == MessageType::Transaction;
     let counted = |name| view.property(name).and_then(|text| text.parse().ok()).unwrap_or(0);
     // A consumer that sends its message to the retry topic itself says how often it came.
     let attempt = envelope.attempt.max(counted(p::RECONSUME_TIME)).max(counted(DLQ_ATTEMPTS));
     let keys = view.keys.join(" ");
     let due = view.deliver_at.map(|at| at.0.to_string()).unwrap_or_default();
-    let origin_id = offset_message_id(envelope.store_host, fetched.position().0 as i64);
-    let mut properties = view.properties.clone();
+    let origin_id =
+        envelope.origin.map(|_| offset_message_id(envelope.store_host, fetched.position().0 as i64));
+    let mut properties = Vec::with_capacity(view.properties.len() + ADDED_MAX);
+    properties.extend_from_slice(&view.properties);
     let mut add = |name, value| {
         if properties.iter().all(|(known, _)| *known != name) {
             properties.push((name, value));
@@ -181,7 +186,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
     }
     if let Some(origin) = envelope.origin {
         add(p::RETRY_TOPIC, origin);
-        add(p::ORIGIN_MESSAGE_ID, &origin_id);
+        add(p::ORIGIN_MESSAGE_ID, origin_id.as_deref().unwrap_or(""));
     }
     if let Some(origin) = view.property(DLQ_ORIGIN_TOPIC) {
         add(p::RETRY_TOPIC, origin);
@@ -200,7 +205,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
         reconsume_times: attempt.into(),
         prepared_transaction_offset: if transaction { fetched.position().0 as i64 } else { 0 },
         properties: encode_properties(properties),
-        body: fetched.body()?,
+        body,
     })
 }
 
@@ -215,7 +220,7 @@ mod tests {
             flag: 0,
             system_flag: flag::COMPRESSED | flag::TRANSACTION_PREPARED | 0x300,
             born_at: -1,
-            born_host: "10.0.0.1:5".parse().unwrap(),
+            born_host: "10.0.0.1:5",
             body: bytes::Bytes::new(),
             delay_levels: LEVELS,
             now: Timestamp(1_000_000),

@@ -30,6 +30,8 @@ pub(super) struct Outgoing {
 pub(super) struct Peer {
     pub id: u64,
     pub remote: SocketAddr,
+    /// The same as text: every message of the peer carries it.
+    pub remote_text: String,
     /// The address that the peer dialled.
     pub local: SocketAddr,
     pub rooms: Rooms,
@@ -55,6 +57,7 @@ impl Peer {
         Peer {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             remote,
+            remote_text: remote.to_string(),
             local,
             rooms: Rooms::new(ANSWER_BYTES_MAX),
             outbox,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redstart_engine::{Filter, GroupName, PullStatus, Pulled, QueueId, QueueOffset, TopicName};
+use redstart_engine::{
+    Engine, Filter, GroupConfig, GroupName, OffsetError, Pull, PullStatus, Pulled, QueueId, QueueOffset,
+    TopicName,
+};
 use redstart_wire::remoting::code;
 
 use super::{
@@ -38,33 +41,40 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     let bytes_max = request.number_or::<i32>("maxMsgBytes", 0)?;
     let commit = if flags & COMMIT != 0 { Some(request.number::<i64>("commitOffset")?) } else { None };
     let wait = if flags & SUSPEND != 0 { request.number::<u64>("suspendTimeoutMillis")? } else { 0 };
-    if !group.is_reserved() {
-        request.ensure_group(&group).await?;
-    }
-    if let Some(answer) = forbidden(request, &group, &topic, queue, commit).await? {
-        return Ok(answer);
-    }
-    let filter = filter(request, flags, &group, &topic)?;
-    let Ok(offset) = u64::try_from(offset) else { return moved(request, &topic, queue, None).await };
-    if let Some(target) = request.context.resets.moved(&group, &topic, queue, QueueOffset(offset)) {
-        return moved(request, &topic, queue, Some(target)).await;
-    }
-    let pulled = request.context.shard.pull(PullRequest {
-        topic: topic.clone(),
+    let consumer = Consumer { group, topic, queue };
+    let filter = filter(request, flags, &consumer);
+    let pull = PullRequest {
+        topic: consumer.topic.clone(),
         queue,
-        offset: QueueOffset(offset),
+        offset: QueueOffset(u64::try_from(offset).unwrap_or(0)),
         max: usize::try_from(max).unwrap_or(0).clamp(1, MESSAGES_MAX),
         bytes_max: usize::try_from(bytes_max)
             .ok()
             .filter(|bytes| *bytes > 0)
             .unwrap_or(BYTES_MAX)
             .min(BYTES_MAX),
-        filter: filter.clone(),
+        filter: filter.as_ref().ok().cloned().unwrap_or_default(),
         wait: Duration::from_millis(wait).min(SUSPEND_MAX),
-    })?;
-    let pulled = pulled.await??;
+    };
+    let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
+    let pulled = look(request, &consumer, commit, &pull).await?;
+    let pulled = match pulled {
+        Ok(pulled) => pulled,
+        Err(forbidden) => return forbidden.answer(&consumer),
+    };
+    let filter = filter?;
+    if offset < 0 {
+        return moved(request, &consumer, None).await;
+    }
+    if let Some(target) = request.context.resets.moved(&consumer.group, &consumer.topic, queue, pull.offset) {
+        return moved(request, &consumer, Some(target)).await;
+    }
+    let mut pulled = pulled?;
+    if pulled.status == PullStatus::NoNewMessage && !pull.wait.is_zero() {
+        pulled = request.context.shard.pull(pull)?.await??;
+    }
     let status = match pulled.status {
-        PullStatus::Found => return found(request, &group, &topic, queue, pulled, &filter).await,
+        PullStatus::Found => return found(request, &consumer, pulled, &filter).await,
         PullStatus::NoNewMessage => code::PULL_NOT_FOUND,
         PullStatus::NoMatch => code::PULL_RETRY_IMMEDIATELY,
         PullStatus::OffsetMoved => code::PULL_OFFSET_MOVED,
@@ -73,58 +83,104 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     Ok(answer(status, &pulled))
 }
 
+/// Who pulls, and where.
+#[derive(Debug, Clone)]
+struct Consumer {
+    group: GroupName,
+    topic: TopicName,
+    queue: QueueId,
+}
+
+/// Why a group may not pull.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forbidden {
+    Disabled,
+    UnknownTopic,
+    NotAllowed,
+    NotReadable,
+}
+
 pub(super) fn queue_id(request: &Request) -> Result<u32, Refusal> {
     let id: i32 = request.number("queueId")?;
     u32::try_from(id).map_err(|_| Refusal::invalid(format!("queueId is {id}; it must not be negative")))
 }
 
-/// Looks whether the group may read the topic, and stores where it stands if it says so.
-async fn forbidden(
+/// Looks whether the group may read the topic, stores where it stands if it says so, and reads what is there: all in one
+/// turn of the owner, for that is what a pull costs. A group that is not known is made first.
+async fn look(
     request: &Request,
-    group: &GroupName,
-    topic: &TopicName,
-    queue: QueueId,
-    commit: Option<i64>,
-) -> Result<Option<Answer>, Refusal> {
-    let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
-    let (names, context) = ((group.clone(), topic.clone()), request.context.clone());
-    let (enabled, allowed, readable) = request
-        .ask(move |engine, _| {
-            let (group, topic) = names;
-            let config = engine.group(&group).map(|group| group.config);
-            let enabled = config.as_ref().is_none_or(|config| config.enabled);
-            let allowed = config.is_none_or(|config| !is_forbidden(&config, &topic));
-            let readable = engine.topic(&topic).map(|topic| topic.config.permission.read);
-            let commit = commit.filter(|offset| context.resets.takes(&group, &topic, queue, *offset));
-            if let (true, Some(offset)) = (enabled, commit) {
-                // A queue that does not exist is refused by the pull itself.
-                let _ = engine.commit_offset(&group, &topic, queue, offset);
+    consumer: &Consumer,
+    commit: Option<QueueOffset>,
+    pull: &PullRequest,
+) -> Result<Result<Result<Pulled, OffsetError>, Forbidden>, Refusal> {
+    let turn = || {
+        let (consumer, pull, context) = (consumer.clone(), pull.clone(), request.context.clone());
+        request.ask(move |engine, _| {
+            let config = engine.group(&consumer.group).map(|group| group.config);
+            let known = config.is_some() || consumer.group.is_reserved();
+            if let Err(forbidden) = standing(engine, &consumer, config.as_ref()) {
+                return (known, Err(forbidden));
             }
-            (enabled, allowed, readable)
+            let Consumer { group, topic, queue } = &consumer;
+            if let Some(offset) = commit.filter(|offset| context.resets.takes(group, topic, *queue, *offset))
+            {
+                // A queue that does not exist is refused by the pull itself.
+                let _ = engine.commit_offset(group, topic, *queue, offset);
+            }
+            (known, Ok(engine.pull(&borrowed(&pull))))
         })
-        .await?;
-    let no = |kind: i32, why: String| {
-        let mut answer = Answer::from(Refusal::new(code::NO_PERMISSION, why));
-        answer.fields.insert("forbiddenType".to_owned(), kind.to_string());
+    };
+    match turn().await? {
+        (true, looked) => Ok(looked),
+        (false, _) => {
+            request.ensure_group(&consumer.group).await?;
+            Ok(turn().await?.1)
+        }
+    }
+}
+
+fn borrowed(request: &PullRequest) -> Pull<'_> {
+    let PullRequest { topic, queue, offset, max, bytes_max, filter, .. } = request;
+    Pull { topic, queue: *queue, offset: *offset, max: *max, bytes_max: *bytes_max, filter }
+}
+
+fn standing(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) -> Result<(), Forbidden> {
+    if config.is_some_and(|config| !config.enabled) {
+        return Err(Forbidden::Disabled);
+    }
+    let readable = engine.topic(&consumer.topic).map(|topic| topic.config.permission.read);
+    match readable {
+        None => Err(Forbidden::UnknownTopic),
+        Some(_) if config.is_some_and(|config| is_forbidden(config, &consumer.topic)) => {
+            Err(Forbidden::NotAllowed)
+        }
+        Some(false) => Err(Forbidden::NotReadable),
+        Some(true) => Ok(()),
+    }
+}
+
+impl Forbidden {
+    fn answer(self, Consumer { group, topic, .. }: &Consumer) -> Result<Answer, Refusal> {
+        let (kind, why) = match self {
+            Forbidden::Disabled => (FORBIDDEN_GROUP, format!("consumer group {group} is disabled")),
+            Forbidden::UnknownTopic => return Err(Refusal::unknown_topic(topic.as_str())),
+            Forbidden::NotAllowed => {
+                (FORBIDDEN_SUBSCRIPTION, format!("consumer group {group} may not read topic {topic}"))
+            }
+            Forbidden::NotReadable => (FORBIDDEN_TOPIC, format!("topic {topic} is not readable")),
+        };
+        let mut answer = Answer::from(Refusal::new(code::NO_PERMISSION, why)).with("forbiddenType", kind);
         // Clients read these whatever the code is.
         for name in ["suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"] {
-            answer.fields.insert(name.to_owned(), "0".to_owned());
+            answer = answer.with(name, 0);
         }
-        Some(answer)
-    };
-    match readable {
-        _ if !enabled => Ok(no(FORBIDDEN_GROUP, format!("consumer group {group} is disabled"))),
-        None => Err(Refusal::unknown_topic(topic.as_str())),
-        Some(_) if !allowed => {
-            Ok(no(FORBIDDEN_SUBSCRIPTION, format!("consumer group {group} may not read topic {topic}")))
-        }
-        Some(false) => Ok(no(FORBIDDEN_TOPIC, format!("topic {topic} is not readable"))),
-        Some(true) => Ok(None),
+        Ok(answer)
     }
 }
 
 /// The filter of the request, or that of the consumer's heartbeat.
-fn filter(request: &Request, flags: i32, group: &GroupName, topic: &TopicName) -> Result<Filter, Refusal> {
+fn filter(request: &Request, flags: i32, consumer: &Consumer) -> Result<Filter, Refusal> {
+    let Consumer { group, topic, .. } = consumer;
     if flags & SUBSCRIPTION != 0 {
         let expression = request.field("subscription").unwrap_or(redstart_engine::filter::EVERYTHING);
         return members::filter(request.field("expressionType"), expression)
@@ -144,13 +200,8 @@ fn filter(request: &Request, flags: i32, group: &GroupName, topic: &TopicName) -
 }
 
 /// Sends the consumer elsewhere: to the beginning, if nothing else is known.
-async fn moved(
-    request: &Request,
-    topic: &TopicName,
-    queue: QueueId,
-    to: Option<QueueOffset>,
-) -> Result<Answer, Refusal> {
-    let name = topic.clone();
+async fn moved(request: &Request, consumer: &Consumer, to: Option<QueueOffset>) -> Result<Answer, Refusal> {
+    let (name, queue) = (consumer.topic.clone(), consumer.queue);
     let (min, end) = request.ask(move |engine, _| engine.offset_range(&name, queue)).await??;
     let pulled =
         Pulled { status: PullStatus::OffsetMoved, messages: Vec::new(), next: to.unwrap_or(min), min, end };
@@ -159,13 +210,12 @@ async fn moved(
 
 async fn found(
     request: &Request,
-    group: &GroupName,
-    topic: &TopicName,
-    queue: QueueId,
+    consumer: &Consumer,
     pulled: Pulled,
     filter: &Filter,
 ) -> Result<Answer, Refusal> {
-    let places = pulled.messages.iter().map(|message| Place::pulled(queue, message)).collect();
+    let Consumer { group, topic, queue } = consumer;
+    let places = pulled.messages.iter().map(|message| Place::pulled(*queue, message)).collect();
     let records = records::read(request, topic, places, filter).await?;
     if records.written.is_empty() {
         return Ok(answer(code::PULL_RETRY_IMMEDIATELY, &pulled));

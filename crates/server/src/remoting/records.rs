@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use redstart_engine::{
     Delivery, Fetched, Filter, Found, PulledMessage, QueueId, QueueOffset, Timestamp, TopicId, TopicName,
-    fetch,
+    fetch_all,
 };
 use redstart_log::Position;
 
@@ -62,6 +62,9 @@ pub(super) struct Records {
     pub unreadable: Vec<Place>,
 }
 
+/// Bytes by which a message for a client is larger than the stored one: properties of the broker's, mostly.
+const ADDED_USUAL: usize = 160;
+
 /// Reads the messages at `places` that pass the filter.
 pub(super) async fn read(
     request: &Request,
@@ -75,8 +78,9 @@ pub(super) async fn read(
     let room = own.and(request.context.outgoing.take(bytes).await.ok_or_else(busy)?);
     let reader = request.context.shard.reader();
     let (mut read, mut unreadable) = (Vec::with_capacity(places.len()), Vec::new());
-    for place in places {
-        match fetch(&*reader, place.position, place.size) {
+    let wanted: Vec<_> = places.iter().map(|place| (place.position, place.size)).collect();
+    for (place, fetched) in places.into_iter().zip(fetch_all(&*reader, &wanted)) {
+        match fetched {
             Ok(fetched) => read.push((place, fetched)),
             Err(error) => {
                 tracing::error!(%error, %topic, "a message cannot be read and is skipped");
@@ -88,10 +92,12 @@ pub(super) async fn read(
         read.retain(|(_, fetched)| fetched.message().is_ok_and(|message| filter.matches(&message)));
     }
     let origins = if topic.is_retry() { origins(request, &read).await? } else { HashMap::new() };
-    let mut body = Vec::with_capacity(bytes);
+    let mut body = Vec::with_capacity(bytes + read.len() * ADDED_USUAL);
+    let store_host = request.broker_address();
     let mut written = Vec::with_capacity(read.len());
     for (place, fetched) in read {
-        let origin = fetched.home().ok().and_then(|home| origins.get(&home.topic));
+        let home = if origins.is_empty() { None } else { fetched.home().ok() };
+        let origin = home.and_then(|home| origins.get(&home.topic));
         let envelope = Envelope {
             topic: topic.as_str(),
             queue_id: place.queue.0,
@@ -99,7 +105,7 @@ pub(super) async fn read(
             stored_at: place.stored_at,
             attempt: place.attempt,
             origin: origin.map(TopicName::as_str).filter(|origin| *origin != topic.as_str()),
-            store_host: request.broker_address(),
+            store_host,
             cluster: &request.context.config.cluster,
         };
         let encoded = to_wire(&fetched, &envelope).map_err(|error| error.to_string());

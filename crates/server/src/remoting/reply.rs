@@ -17,7 +17,7 @@ const PUSH_MAX: Duration = Duration::from_secs(10);
 pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     let header = SendHeader::read(request)?;
     let failed = |why: String| Refusal::new(code::SYSTEM_ERROR, why);
-    let mut properties = decode_properties(&header.properties);
+    let mut properties = decode_properties(header.properties);
     let to = properties.iter().find(|(name, _)| name == p::REPLY_TO_CLIENT).map(|(_, value)| value.clone());
     let to = to.ok_or_else(|| failed(format!("the reply has no property {}", p::REPLY_TO_CLIENT)))?;
     let asker = request.context.members.producer(&to);
@@ -27,9 +27,9 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     properties.push((p::PUSH_REPLY_TIME.to_owned(), now.to_string()));
     let properties = encode_properties(properties.iter().map(|(n, v)| (n.as_str(), v.as_str())));
     let push = Command::request(code::PUSH_REPLY_MESSAGE_TO_CLIENT)
-        .with_field("producerGroup", &header.producer_group)
-        .with_field("topic", &header.topic)
-        .with_field("defaultTopic", &header.default_topic)
+        .with_field("producerGroup", header.producer_group)
+        .with_field("topic", header.topic)
+        .with_field("defaultTopic", header.default_topic)
         .with_field("defaultTopicQueueNums", header.default_topic_queues)
         .with_field("queueId", header.queue_id)
         .with_field("sysFlag", header.system_flag)

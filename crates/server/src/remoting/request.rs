@@ -1,8 +1,8 @@
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use redstart_engine::{Engine, GroupName, Ticket, Timestamp};
-use redstart_wire::remoting::{Command, code};
+use redstart_wire::remoting::{Command, Fields, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -77,7 +77,7 @@ impl Request {
 pub(super) struct Answer {
     pub code: i32,
     pub remark: Option<String>,
-    pub fields: BTreeMap<String, String>,
+    pub fields: Fields,
     pub body: Bytes,
     /// Held until the answer is written, when it is large.
     pub room: Option<Room>,
@@ -97,8 +97,8 @@ impl Answer {
         Answer::ok().with_body(serde_json::to_vec(body).unwrap_or_default())
     }
 
-    pub fn with(mut self, name: &str, value: impl ToString) -> Answer {
-        self.fields.insert(name.to_owned(), value.to_string());
+    pub fn with(mut self, name: &str, value: impl Display) -> Answer {
+        self.fields.insert(name, value);
         self
     }
 

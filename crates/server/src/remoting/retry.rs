@@ -85,7 +85,11 @@ pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
 
 /// A copy for the retry topic, with its count and its delay; past the maximum it becomes a dead letter. So does every one
 /// of an ordered group: its messages come again in place, and are sent only when they are given up.
-pub(super) async fn send(request: &Request, header: SendHeader, topic: TopicName) -> Result<Answer, Refusal> {
+pub(super) async fn send(
+    request: &Request,
+    header: SendHeader<'_>,
+    topic: TopicName,
+) -> Result<Answer, Refusal> {
     let group = GroupName::new(header.topic.strip_prefix(RETRY_PREFIX).unwrap_or_default())?;
     let known = {
         let group = group.clone();

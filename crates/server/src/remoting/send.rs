@@ -22,7 +22,7 @@ const AUTO_CREATE_QUEUES_MAX: i32 = 8;
 
 pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     let header = SendHeader::read(request)?;
-    let topic = TopicName::new(&header.topic)?;
+    let topic = TopicName::new(header.topic)?;
     if header.topic.starts_with(RETRY_PREFIX) {
         if header.batch {
             return Err(Refusal::new(code::MESSAGE_ILLEGAL, "a batch cannot go to a retry topic"));
@@ -48,17 +48,17 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     let answer = sent(request, &receipts).with("transactionId", &id);
     Ok(match &receipts[..] {
         [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => answer
-            .with("recallHandle", recall::handle(&header.topic, &request.context.config.broker, *key, &id)),
+            .with("recallHandle", recall::handle(header.topic, &request.context.config.broker, *key, &id)),
         _ => answer,
     })
 }
 
 /// The message of a send.
-pub(super) fn accept(request: &Request, header: &SendHeader) -> Result<Accepted, Refusal> {
-    incoming(request, header, &header.properties, header.flag, request.body.clone()).accept()
+pub(super) fn accept(request: &Request, header: &SendHeader<'_>) -> Result<Accepted, Refusal> {
+    incoming(request, header, header.properties, header.flag, request.body.clone()).accept()
 }
 
-fn accept_batch(request: &Request, header: &SendHeader) -> Result<Vec<Accepted>, Refusal> {
+fn accept_batch(request: &Request, header: &SendHeader<'_>) -> Result<Vec<Accepted>, Refusal> {
     let entries = decode_batch(request.body.clone(), BATCH_MAX)?;
     let accepted = entries
         .into_iter()
@@ -72,7 +72,7 @@ fn accept_batch(request: &Request, header: &SendHeader) -> Result<Vec<Accepted>,
 
 fn incoming<'a>(
     request: &'a Request,
-    header: &SendHeader,
+    header: &SendHeader<'_>,
     properties: &str,
     flag: i32,
     body: bytes::Bytes,
@@ -82,7 +82,7 @@ fn incoming<'a>(
         flag,
         system_flag: header.system_flag,
         born_at: header.born_at,
-        born_host: request.peer.remote,
+        born_host: &request.peer.remote_text,
         body,
         delay_levels: &request.context.config.delay_levels,
         now: SystemClock.now(),
@@ -92,7 +92,7 @@ fn incoming<'a>(
 /// Stores messages; a topic that does not exist is made first if that is allowed.
 async fn store(
     request: &Request,
-    header: &SendHeader,
+    header: &SendHeader<'_>,
     topic: &TopicName,
     accepted: Vec<Accepted>,
     options: SendOptions,

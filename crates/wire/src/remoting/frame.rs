@@ -1,13 +1,12 @@
 //! Frames: `totalLen i32 | serialization u8, header length u24 | header | body`, big-endian. `totalLen` does not count
 //! itself.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::Language;
+use super::{Fields, Language};
 
 /// Largest frame, its length field included.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -34,7 +33,7 @@ pub struct Command {
     pub opaque: i32,
     pub flag: i32,
     pub remark: Option<String>,
-    pub fields: BTreeMap<String, String>,
+    pub fields: Fields,
     pub body: Bytes,
     pub serialization: Serialization,
 }
@@ -62,7 +61,7 @@ impl Command {
     }
 
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name).map(String::as_str)
+        self.fields.get(name)
     }
 
     /// A request of ours.
@@ -84,7 +83,7 @@ impl Command {
             opaque: self.opaque,
             flag: RESPONSE,
             remark,
-            fields: BTreeMap::new(),
+            fields: Fields::default(),
             body: Bytes::new(),
             serialization: self.serialization,
         }
@@ -114,7 +113,7 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<Command>, DecodeError> {
     let header = frame.split_to(header_len);
     let mut command = match (word >> 24) as u8 {
         0 => decode_json(&header)?,
-        1 => decode_binary(header)?,
+        1 => decode_binary(&header)?,
         other => return Err(DecodeError::Serialization(other)),
     };
     command.body = frame;
@@ -123,75 +122,86 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<Command>, DecodeError> {
 
 /// Appends the frame of `command` to `output`.
 pub fn encode(command: &Command, output: &mut BytesMut) {
-    let (kind, header) = match command.serialization {
-        Serialization::Json => (0, encode_json(command)),
-        Serialization::Binary => (1, encode_binary(command)),
-    };
-    output.reserve(8 + header.len() + command.body.len());
-    output.put_u32((4 + header.len() + command.body.len()) as u32);
-    output.put_u32((kind << 24) | header.len() as u32);
-    output.put_slice(&header);
+    output.reserve(LENGTHS + HEADER_USUAL + command.body.len());
+    encode_head(command, output);
     output.put_slice(&command.body);
+}
+
+const LENGTHS: usize = 8;
+const HEADER_USUAL: usize = 512;
+
+/// Appends everything before the body, for those who write that without a copy of it.
+pub fn encode_head(command: &Command, output: &mut BytesMut) {
+    let begin = output.len();
+    output.reserve(LENGTHS + HEADER_USUAL);
+    output.put_u64(0);
+    let kind: u32 = match command.serialization {
+        Serialization::Json => {
+            encode_json(command, output);
+            0
+        }
+        Serialization::Binary => {
+            encode_binary(command, output);
+            1
+        }
+    };
+    let header_len = output.len() - begin - LENGTHS;
+    let mut lengths = &mut output[begin..];
+    lengths.put_u32((4 + header_len + command.body.len()) as u32);
+    lengths.put_u32((kind << 24) | header_len as u32);
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct JsonHeader {
+struct JsonHeader<'a> {
     code: i32,
     flag: i32,
-    language: String,
+    #[serde(borrow)]
+    language: Cow<'a, str>,
     opaque: i32,
     version: i32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remark: Option<String>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    remark: Option<Cow<'a, str>>,
     #[serde(rename = "extFields")]
-    ext_fields: Option<BTreeMap<String, Value>>,
-    #[serde(rename = "serializeTypeCurrentRPC")]
-    serialization: String,
+    fields: Cow<'a, Fields>,
+    #[serde(borrow, rename = "serializeTypeCurrentRPC")]
+    serialization: Cow<'a, str>,
 }
 
 fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
-    let header: JsonHeader =
+    let header: JsonHeader<'_> =
         serde_json::from_slice(header).map_err(|error| DecodeError::Header(error.to_string()))?;
-    let text = |value: Value| match value {
-        Value::String(text) => Some(text),
-        Value::Null => None,
-        // Some clients send numbers and booleans as such.
-        other => Some(other.to_string()),
-    };
-    let fields = header.ext_fields.unwrap_or_default();
     Ok(Command {
         code: header.code,
         language: Language::named(&header.language),
         version: header.version,
         opaque: header.opaque,
         flag: header.flag,
-        remark: header.remark.filter(|remark| !remark.is_empty()),
-        fields: fields.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect(),
+        remark: header.remark.map(Cow::into_owned).filter(|remark| !remark.is_empty()),
+        fields: header.fields.into_owned(),
         body: Bytes::new(),
         serialization: Serialization::Json,
     })
 }
 
-fn encode_json(command: &Command) -> Vec<u8> {
+fn encode_json(command: &Command, output: &mut BytesMut) {
     let header = JsonHeader {
         code: command.code,
         flag: command.flag,
-        language: command.language.name().to_owned(),
+        language: command.language.name().into(),
         opaque: command.opaque,
         version: command.version,
-        remark: command.remark.clone(),
-        ext_fields: Some(
-            command.fields.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect(),
-        ),
-        serialization: "JSON".to_owned(),
+        remark: command.remark.as_deref().map(Cow::Borrowed),
+        fields: Cow::Borrowed(&command.fields),
+        serialization: "JSON".into(),
     };
-    serde_json::to_vec(&header).unwrap_or_default()
+    // Texts and numbers into memory: nothing of that can fail.
+    let _ = serde_json::to_writer(output.writer(), &header);
 }
 
 /// Layout: code i16, language u8, version i16, opaque i32, flag i32, remark (i32 length), fields (i32 length of all:
 /// i16 name length, name, i32 value length, value).
-fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
+fn decode_binary(mut header: &[u8]) -> Result<Command, DecodeError> {
     let short = || DecodeError::Header("it ends early".to_owned());
     if header.len() < 21 {
         return Err(short());
@@ -205,16 +215,13 @@ fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
         return Err(short());
     }
     let fields_len = header.get_u32() as usize;
-    if fields_len > header.len() {
-        return Err(short());
-    }
-    let mut rest = header.split_to(fields_len);
-    let mut fields = BTreeMap::new();
+    let mut rest = header.get(..fields_len).ok_or_else(short)?;
+    let mut fields = Fields::with_capacity(16, fields_len);
     while rest.has_remaining() {
         let name = take_text(&mut rest, 2).ok_or_else(short)?;
         let value = take_text(&mut rest, 4).ok_or_else(short)?;
         if !name.is_empty() && !value.is_empty() {
-            fields.insert(name, value);
+            fields.push(name, value).map_err(|error| DecodeError::Header(error.to_string()))?;
         }
     }
     Ok(Command {
@@ -223,7 +230,7 @@ fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
         version,
         opaque,
         flag,
-        remark: Some(remark).filter(|remark| !remark.is_empty()),
+        remark: Some(remark).filter(|remark| !remark.is_empty()).map(str::to_owned),
         fields,
         body: Bytes::new(),
         serialization: Serialization::Binary,
@@ -231,37 +238,33 @@ fn decode_binary(mut header: Bytes) -> Result<Command, DecodeError> {
 }
 
 /// Text behind a length of `width` bytes.
-fn take_text(input: &mut Bytes, width: usize) -> Option<String> {
+fn take_text<'a>(input: &mut &'a [u8], width: usize) -> Option<&'a str> {
     if input.remaining() < width {
         return None;
     }
     let len = input.get_uint(width) as usize;
-    if len > input.len() {
-        return None;
-    }
-    String::from_utf8(input.split_to(len).to_vec()).ok()
+    let (text, rest) = input.split_at_checked(len)?;
+    *input = rest;
+    std::str::from_utf8(text).ok()
 }
 
-fn encode_binary(command: &Command) -> Vec<u8> {
-    let mut fields = Vec::new();
-    for (name, value) in &command.fields {
-        fields.put_u16(name.len() as u16);
-        fields.put_slice(name.as_bytes());
-        fields.put_u32(value.len() as u32);
-        fields.put_slice(value.as_bytes());
-    }
+fn encode_binary(command: &Command, output: &mut BytesMut) {
     let remark = command.remark.as_deref().unwrap_or("");
-    let mut header = Vec::with_capacity(21 + remark.len() + fields.len());
-    header.put_i16(command.code as i16);
-    header.put_u8(command.language.0);
-    header.put_i16(command.version as i16);
-    header.put_i32(command.opaque);
-    header.put_i32(command.flag);
-    header.put_u32(remark.len() as u32);
-    header.put_slice(remark.as_bytes());
-    header.put_u32(fields.len() as u32);
-    header.put_slice(&fields);
-    header
+    let field_len = |(name, value): (&str, &str)| 6 + name.len() + value.len();
+    output.put_i16(command.code as i16);
+    output.put_u8(command.language.0);
+    output.put_i16(command.version as i16);
+    output.put_i32(command.opaque);
+    output.put_i32(command.flag);
+    output.put_u32(remark.len() as u32);
+    output.put_slice(remark.as_bytes());
+    output.put_u32(command.fields.iter().map(field_len).sum::<usize>() as u32);
+    for (name, value) in command.fields.iter() {
+        output.put_u16(name.len() as u16);
+        output.put_slice(name.as_bytes());
+        output.put_u32(value.len() as u32);
+        output.put_slice(value.as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -278,7 +281,7 @@ mod tests {
             opaque: -3,
             flag: 1,
             remark: Some("café".to_owned()),
-            fields: [("topic".to_owned(), "t".to_owned())].into(),
+            fields: Command::default().with_field("topic", "t").fields,
             body: Bytes::from_static(b"{}"),
             serialization,
         }

@@ -5,13 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 /// The id by which a message can be looked up at the broker that stored it: address (4 or 16 bytes), port i32, physical
 /// offset i64, in hexadecimal.
 pub fn offset_message_id(host: SocketAddr, physical_offset: i64) -> String {
-    let mut bytes = match host.ip() {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
-    bytes.extend(i32::from(host.port()).to_be_bytes());
-    bytes.extend(physical_offset.to_be_bytes());
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+    let (port, offset) = (host.port(), physical_offset as u64);
+    match host.ip() {
+        IpAddr::V4(ip) => format!("{:08X}{port:08X}{offset:016X}", ip.to_bits()),
+        IpAddr::V6(ip) => format!("{:032X}{port:08X}{offset:016X}", ip.to_bits()),
+    }
 }
 
 /// Reads such an id back.

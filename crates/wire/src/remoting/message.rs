@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::{Buf, BufMut, Bytes};
 
-use super::{crc::crc32, flag, properties::PROPERTIES_BYTES_MAX};
+use super::{flag, properties::PROPERTIES_BYTES_MAX};
 
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
@@ -80,7 +80,7 @@ impl StoredMessage {
         }
         out.put_i32(size as i32);
         out.put_u32(if v2 { MAGIC_V2 } else { MAGIC_V1 });
-        out.put_u32(crc32(&self.body) & 0x7fff_ffff);
+        out.put_u32(crc32fast::hash(&self.body) & 0x7fff_ffff);
         out.put_i32(self.queue_id);
         out.put_i32(self.flag);
         out.put_i64(self.queue_offset);
@@ -136,7 +136,7 @@ impl StoredMessage {
         let topic = String::from_utf8(take(&mut record, topic_len)?.to_vec()).ok()?;
         let properties_len = record.try_get_i16().ok()?;
         let properties = String::from_utf8(take(&mut record, properties_len.into())?.to_vec()).ok()?;
-        if !record.is_empty() || crc32(&body) & 0x7fff_ffff != crc {
+        if !record.is_empty() || crc32fast::hash(&body) & 0x7fff_ffff != crc {
             return None;
         }
         Some(StoredMessage {

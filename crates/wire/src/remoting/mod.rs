@@ -3,7 +3,6 @@
 mod batch;
 pub mod body;
 pub mod code;
-mod crc;
 mod fields;
 pub mod flag;
 mod frame;
@@ -15,8 +14,8 @@ mod properties;
 mod send;
 
 pub use batch::{BatchEntry, BatchError, decode_batch};
-pub use fields::FieldError;
-pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, VERSION, decode, encode};
+pub use fields::{FieldError, Fields, TooManyFields};
+pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, VERSION, decode, encode, encode_head};
 pub use id::{offset_message_id, read_offset_message_id};
 pub use language::Language;
 pub use message::{StoredMessage, TooLong, take_body};

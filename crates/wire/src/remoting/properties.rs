@@ -6,19 +6,36 @@ const END: char = '\u{2}';
 /// Longest text: its length has 16 bits with a sign.
 pub const PROPERTIES_BYTES_MAX: usize = i16::MAX as usize;
 
+/// So many properties are looked through one by one.
+const FEW: usize = 32;
+
 /// Reads properties. As RocketMQ has it: what has no name or no value is dropped, and of two with one name the later
 /// counts.
 pub fn decode_properties(text: &str) -> Vec<(String, String)> {
-    let mut properties: Vec<(String, String)> = Vec::new();
+    let mut properties: Vec<(String, String)> = Vec::with_capacity(8);
+    // Looked through one by one while they are few; a peer may send thousands.
     let mut places = std::collections::HashMap::new();
     for (name, value) in text.split(END).filter_map(|entry| entry.split_once(VALUE)) {
         if name.is_empty() || value.is_empty() {
             continue;
         }
-        let at = *places.entry(name).or_insert(properties.len());
-        match properties.get_mut(at) {
+        let known = match properties.len() {
+            0..FEW => properties.iter().position(|(known, _)| known == name),
+            _ => {
+                if places.is_empty() {
+                    places.extend(properties.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)));
+                }
+                places.get(name).copied()
+            }
+        };
+        match known.and_then(|at| properties.get_mut(at)) {
             Some(place) => value.clone_into(&mut place.1),
-            None => properties.push((name.to_owned(), value.to_owned())),
+            None => {
+                if properties.len() >= FEW {
+                    places.insert(name.to_owned(), properties.len());
+                }
+                properties.push((name.to_owned(), value.to_owned()));
+            }
         }
     }
     properties
@@ -26,7 +43,7 @@ pub fn decode_properties(text: &str) -> Vec<(String, String)> {
 
 /// Writes properties. What the format cannot express (no name, no value, its own separators inside) is left out.
 pub fn encode_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(256);
     for (name, value) in properties {
         if name.is_empty() || value.is_empty() || [name, value].iter().any(|part| part.contains([VALUE, END]))
         {
@@ -55,6 +72,14 @@ mod tests {
         for nothing in ["", "\u{2}\u{2}", "a\u{1}\u{2}", "\u{1}b\u{2}", "ab\u{2}", "\u{1}"] {
             assert_eq!(decode_properties(nothing), [], "{nothing:?}");
         }
+    }
+
+    #[test]
+    fn among_many_the_later_counts_as_well() {
+        let text = |value: &str| (0..3 * FEW).map(|n| format!("{n}\u{1}{value}\u{2}")).collect::<String>();
+        let read = decode_properties(&(text("old") + &text("new")));
+        assert_eq!(read.len(), 3 * FEW);
+        assert!(read.iter().enumerate().all(|(n, (name, value))| *name == n.to_string() && value == "new"));
     }
 
     #[test]

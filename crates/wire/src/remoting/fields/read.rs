@@ -1,8 +1,8 @@
 //! A request's fields, read as what they should be.
 
-use std::str::FromStr;
+use std::{fmt::Display, str::FromStr};
 
-use super::Command;
+use crate::remoting::Command;
 
 /// A field that is not there, or not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +40,8 @@ impl Command {
         self.field(name).map(|value| value.eq_ignore_ascii_case("true") || value == "1")
     }
 
-    pub fn with_field(mut self, name: &str, value: impl ToString) -> Command {
-        self.fields.insert(name.to_owned(), value.to_string());
+    pub fn with_field(mut self, name: &str, value: impl Display) -> Command {
+        self.fields.insert(name, value);
         self
     }
 }

@@ -1,0 +1,147 @@
+//! A command's fields: names and values in one text, so that a command with a dozen of them costs two allocations.
+
+mod json;
+mod read;
+
+use std::fmt::{self, Display, Write};
+
+pub use read::FieldError;
+
+/// Fields of one command; the protocol's own commands have some twenty.
+const FIELDS_MAX: usize = 4096;
+
+/// Names and their values.
+#[derive(Clone, Default)]
+pub struct Fields {
+    text: String,
+    places: Vec<Place>,
+}
+
+/// Where in the text a name begins, where its value, and where that ends.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    name: u32,
+    value: u32,
+    end: u32,
+}
+
+/// More fields than any command has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {FIELDS_MAX} fields")]
+pub struct TooManyFields;
+
+impl Fields {
+    pub(super) fn with_capacity(fields: usize, bytes: usize) -> Fields {
+        Fields { text: String::with_capacity(bytes), places: Vec::with_capacity(fields) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The value of a name; the last one, should a peer have sent several.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.places.iter().rev().find(|place| self.name(place) == name).map(|place| self.value(place))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.places.iter().map(|place| (self.name(place), self.value(place)))
+    }
+
+    /// Sets a field, in place of one with that name.
+    pub fn insert(&mut self, name: &str, value: impl Display) {
+        self.remove(name);
+        let begin = self.begin(name);
+        // Writing into a text fails only if the value itself does, and those given here do not.
+        let _ = write!(self.text, "{value}");
+        self.end(begin);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        if let Some(at) = self.places.iter().position(|place| self.name(place) == name) {
+            self.places.remove(at);
+        }
+    }
+
+    /// Adds a field without a look at the others.
+    pub(super) fn push(&mut self, name: &str, value: &str) -> Result<(), TooManyFields> {
+        if self.places.len() >= FIELDS_MAX {
+            return Err(TooManyFields);
+        }
+        let begin = self.begin(name);
+        self.text.push_str(value);
+        self.end(begin);
+        Ok(())
+    }
+
+    fn begin(&mut self, name: &str) -> (usize, usize) {
+        let begin = self.text.len();
+        self.text.push_str(name);
+        (begin, self.text.len())
+    }
+
+    fn end(&mut self, (name, value): (usize, usize)) {
+        self.places.push(Place { name: name as u32, value: value as u32, end: self.text.len() as u32 });
+    }
+
+    fn name(&self, place: &Place) -> &str {
+        &self.text[place.name as usize..place.value as usize]
+    }
+
+    fn value(&self, place: &Place) -> &str {
+        &self.text[place.value as usize..place.end as usize]
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Fields) -> bool {
+        let within = |one: &Fields, two: &Fields| one.iter().all(|(name, _)| one.get(name) == two.get(name));
+        within(self, other) && within(other, self)
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_set_once_and_read_by_name() {
+        let mut fields = Fields::default();
+        fields.insert("a", 1);
+        fields.insert("ab", "x");
+        fields.insert("a", true);
+        assert_eq!((fields.get("a"), fields.get("ab"), fields.get("b")), (Some("true"), Some("x"), None));
+        assert_eq!(fields.len(), 2);
+        fields.remove("a");
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [("ab", "x")]);
+    }
+
+    #[test]
+    fn of_two_with_one_name_the_later_counts_and_there_is_an_end_to_them() {
+        let mut fields = Fields::default();
+        fields.push("a", "1").unwrap();
+        fields.push("a", "2").unwrap();
+        assert_eq!(fields.get("a"), Some("2"));
+        let mut same = Fields::default();
+        same.insert("a", 2);
+        assert_eq!(fields, same);
+        for _ in fields.len()..FIELDS_MAX {
+            fields.push("b", "").unwrap();
+        }
+        assert_eq!(fields.push("b", ""), Err(TooManyFields));
+        let names: Vec<String> = (0..=FIELDS_MAX).map(|n| format!("\"{n}\":1")).collect();
+        assert!(serde_json::from_str::<Fields>(&format!("{{{}}}", names.join(","))).is_err());
+    }
+}

@@ -6,9 +6,9 @@
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode, encode};
+use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode, encode, encode_head};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     sync::mpsc,
@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     Context,
+    appetite::Appetite,
     dispatch::answer,
     peer::{Outgoing, Peer},
     refusal::Refusal,
@@ -30,6 +31,8 @@ const REQUESTS_MAX: usize = 8192;
 const OUTBOX_MAX: usize = 1024;
 /// Written with one call, when more than one frame is ready.
 const WRITE_BYTES: usize = 256 << 10;
+/// Such a body is written from where it is, instead of being copied behind its header.
+const LARGE_BODY: usize = 16 << 10;
 /// A connection that says nothing for this long is closed, as RocketMQ does.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 /// A frame must be read and written in this time: a peer that stops in the middle is gone.
@@ -37,7 +40,7 @@ const FRAME_MAX: Duration = Duration::from_secs(30);
 /// One-way requests get this long to end after the connection has.
 const GRACE: Duration = Duration::from_secs(2);
 /// Frames above this wait for room before they are read.
-const SMALL_FRAME: usize = 64 << 10;
+pub(super) const SMALL_FRAME: usize = 64 << 10;
 
 pub(super) async fn serve(stream: Stream, context: Arc<Context>) -> io::Result<()> {
     let (local, remote) = (stream.local()?, stream.remote()?);
@@ -68,6 +71,7 @@ struct Requests {
 impl Requests {
     async fn read(&self, mut reader: ReadHalf<Stream>, served: &mut Served) -> io::Result<()> {
         let mut input = BytesMut::new();
+        let mut appetite = Appetite::default();
         let mut room = None;
         let mut polls = Served::new();
         loop {
@@ -91,6 +95,10 @@ impl Requests {
             }
             // Finished requests are answered while the next frame is read.
             let more = frame_is_whole(&input);
+            if !more {
+                appetite.reserve(&mut input);
+            }
+            let before = input.len();
             let idle = if room.is_some() { FRAME_MAX } else { IDLE_MAX };
             tokio::select! {
                 biased;
@@ -99,7 +107,7 @@ impl Requests {
                 () = std::future::ready(()), if more => {}
                 read = tokio::time::timeout(idle, reader.read_buf(&mut input)), if !more => match read {
                     Ok(Ok(0)) => return Ok(()),
-                    Ok(Ok(_)) => {}
+                    Ok(Ok(_)) => appetite.fed(input.len() - before),
                     Ok(Err(error)) => return Err(error),
                     Err(_) if !polls.is_empty() && room.is_none() => {}
                     Err(elapsed) => return Err(elapsed.into()),
@@ -180,13 +188,19 @@ async fn write(mut writer: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Outgo
     let mut rooms = Vec::new();
     while let Some(first) = outgoing.recv().await {
         let mut next = Some(first);
+        let mut large = Bytes::new();
         while let Some(Outgoing { command, room }) = next {
-            encode(&command, &mut bytes);
             rooms.extend(room);
+            if command.body.len() >= LARGE_BODY {
+                encode_head(&command, &mut bytes);
+                large = command.body;
+                break;
+            }
+            encode(&command, &mut bytes);
             next = if bytes.len() < WRITE_BYTES { outgoing.try_recv().ok() } else { None };
         }
         tokio::time::timeout(FRAME_MAX, async {
-            writer.write_all_buf(&mut bytes).await?;
+            writer.write_all_buf(&mut (&mut bytes).chain(large)).await?;
             writer.flush().await
         })
         .await??;

@@ -5,6 +5,7 @@
 //! ordered consumers have locked.
 
 mod admin;
+mod appetite;
 mod assignment;
 mod client;
 mod connection;

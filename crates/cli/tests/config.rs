@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::{
     fs,
     io::{Read, Write},
@@ -10,6 +12,7 @@ use std::{
     process::{Command, Output},
 };
 
+use support::{Running, broker_config};
 use tempfile::TempDir;
 
 /// The binary in a directory of its own, with no environment but what the test gives it.
@@ -118,6 +121,45 @@ fn what_is_wrong_stops_the_start_in_one_line() {
     }
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "nothing is made before the configuration is right: {left:?}");
+}
+
+#[test]
+fn a_broker_conf_is_in_force() {
+    // As RocketMQ shows them again, in its units.
+    let shown = [
+        ("brokerClusterName", "\"c-1\""),
+        ("brokerName", "\"b_1\""),
+        ("flushDiskType", "\"ASYNC_FLUSH\""),
+        ("fileReservedTime", "48"),
+        ("diskMaxUsedSpaceRatio", "70"),
+        ("maxMessageSize", "65536"),
+        ("messageDelayLevel", "\"2s 3m 4h\""),
+        ("transactionTimeOut", "6500"),
+        ("transactionCheckInterval", "30000"),
+        ("transactionCheckMax", "5"),
+        ("autoCreateTopicEnable", "true"),
+        ("autoCreateSubscriptionGroup", "false"),
+        ("brokerIP1", "\"192.0.2.1\""),
+    ];
+    let hidden = [
+        ("bindAddress", "\"127.0.0.1\""),
+        ("flushIntervalCommitLog", "200"),
+        ("diskSpaceWarningLevelRatio", "95"),
+        ("mappedFileSizeCommitLog", "67108864"),
+    ];
+    let dir = TempDir::new().unwrap();
+    let lines = shown.iter().chain(&hidden).map(|(key, value)| format!("{key} = {value}\n"));
+    fs::write(dir.path().join("redstart.toml"), lines.collect::<String>()).unwrap();
+    let mut serve = support::serve(Path::new(env!("CARGO_BIN_EXE_redstart")), &dir.path().join("data"));
+    let broker = Running::start(serve.current_dir(dir.path()));
+    let found = broker_config(broker.broker);
+    for (key, value) in shown {
+        let line = format!("{key}={}", value.trim_matches('"'));
+        assert!(found.lines().any(|found| found == line), "{line} is missing in {found}");
+    }
+    let segment = dir.path().join("data/shard-0/00000000000000000000.log");
+    assert_eq!(fs::metadata(segment).unwrap().len(), 64 << 20);
+    broker.stop();
 }
 
 #[test]

@@ -99,8 +99,13 @@ pub fn delete_topic(broker: SocketAddr, topic: &str) {
     ask(broker, 215, &format!(r#"{{"topic":"{topic}"}}"#));
 }
 
-/// Asks, and waits for the beginning of an answer.
-fn ask(broker: SocketAddr, code: u32, fields: &str) {
+/// The settings in force under RocketMQ's names, `key=value` a line.
+pub fn broker_config(broker: SocketAddr) -> String {
+    ask(broker, 26, "{}")
+}
+
+/// Asks, and returns the body of the answer.
+fn ask(broker: SocketAddr, code: u32, fields: &str) -> String {
     let header = format!(
         r#"{{"code":{code},"language":"JAVA","version":475,"opaque":1,"flag":0,"extFields":{fields}}}"#
     );
@@ -109,6 +114,11 @@ fn ask(broker: SocketAddr, code: u32, fields: &str) {
     frame.extend((header.len() as u32).to_be_bytes());
     frame.extend(header.as_bytes());
     stream.write_all(&frame).unwrap();
-    let mut answer = [0; 8];
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
     stream.read_exact(&mut answer).unwrap();
+    // The first byte of the header's length says how the header is written.
+    let header = u32::from_be_bytes([0, answer[1], answer[2], answer[3]]) as usize;
+    String::from_utf8(answer.split_off(4 + header)).unwrap()
 }

@@ -342,7 +342,7 @@ fn what_cannot_be_is_said_in_one_line() {
         (format!("resetMasterFlushOffset -b {broker} -o 0"), "CODE: 3"),
         (format!("addBroker -c {broker} -b /no/such/file"), "CODE: 3"),
         (format!("exportPopRecord -b {broker}"), "CODE: 3"),
-        ("updateStaticTopic -t st -qn 4 -c DefaultCluster".to_owned(), "CODE: 3"),
+        ("updateStaticTopic -t st -qn 4 -c DefaultCluster".to_owned(), "static topics"),
         (format!("getBrokerLiteInfo -b {broker}"), "CODE: 3"),
         ("dumpCompactionLog -f x".to_owned(), "Apache"),
         (

@@ -168,17 +168,8 @@ pub async fn compaction_log(_: &Context) -> Outcome {
     )
 }
 
-pub async fn static_topic(c: &Context) -> Outcome {
-    // What a static topic needs of every broker is more than this tool knows; where it cannot be had, the broker says so.
-    let topic = c.text("t")?;
-    let brokers = c.admin.brokers().await?;
-    for broker in brokers.iter().filter(|broker| broker.id == 0) {
-        let probe = Command::request(code::UPDATE_AND_CREATE_STATIC_TOPIC).with_field("topic", topic);
-        if let Err(error) = c.admin.ask(&broker.address, probe).await
-            && error.code() == Some(code::REQUEST_CODE_NOT_SUPPORTED)
-        {
-            return Err(error.into());
-        }
-    }
-    bail!("static topics are laid out by Apache's own mqadmin; this one does not")
+pub async fn static_topic(_: &Context) -> Outcome {
+    bail!(
+        "static topics are laid out by Apache's own mqadmin, for its brokers only: with Redstart a topic's queues stay where they are"
+    )
 }

@@ -44,6 +44,7 @@ var scenarios = []scenario{
 	{"compressed", compressed},
 	{"body-4mib", bodyLimit},
 	{"unknown-topic", unknownTopic},
+	{"tls", lacks("no TLS")},
 	{"recall", lacks("no recall")},
 	{"query", lacks("no queries")},
 	{"pop", lacks("no pop mode")},

@@ -35,6 +35,7 @@ public final class Main {
         SCENARIOS.put("recall", Delays::recall);
         SCENARIOS.put("timer", Delays::timer);
         SCENARIOS.put("delay-level", Delays::level);
+        SCENARIOS.put("tls", Tls::exchange);
         SCENARIOS.put("pull-assign", Pulls::assign);
         SCENARIOS.put("pull-subscribe", Pulls::subscribe);
         SCENARIOS.put("orderly", Orderly::stuck);

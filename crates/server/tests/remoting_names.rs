@@ -108,6 +108,34 @@ async fn another_broker_shows_up_in_routes_until_it_leaves() {
     let mut own = other;
     own[0].1 = BROKER;
     assert_eq!(client.call(code::REGISTER_BROKER, &own).await.code, code::INVALID_PARAMETER);
-    let compressed = Command { body: vec![0x78, 0x9c].into(), ..request(code::REGISTER_BROKER, &other) };
-    assert_eq!(client.call_with(compressed).await.code, code::INVALID_PARAMETER);
+}
+
+/// What `RegisterBrokerBody.encode(true)` of 5.5.0 makes of two topics: see `wire`'s `registration.rs` for the layout.
+const PACKED: &str = concat!(
+    "78da636060d0a9564ace2fcd2b492d52b232d0512a2e492c490d4b2d2acecccf030b9464e6a60205730b94ac0c6b19181898",
+    "80583fbf2805a844c11c08cd14823dfddc7d5ce3431cdd15aa95808a8b13d353f54a2a0b5295ac94dc3cddfc9540da249332",
+    "73728a158c81d0044507d8cce85820c900005851262f"
+);
+
+#[tokio::test]
+async fn a_broker_may_register_compressed() {
+    let broker = Broker::start().await;
+    let mut client = broker.client().await;
+    let other = [
+        ("brokerName", "broker-z"),
+        ("brokerAddr", "10.0.0.9:10911"),
+        ("clusterName", "DefaultCluster"),
+        ("brokerId", "0"),
+        ("compressed", "true"),
+    ];
+    let cut = Command { body: vec![0x78, 0x9c].into(), ..request(code::REGISTER_BROKER, &other) };
+    assert_eq!(client.call_with(cut).await.code, code::INVALID_PARAMETER);
+    let byte = |at| u8::from_str_radix(&PACKED[at..at + 2], 16).unwrap();
+    let packed: Vec<u8> = (0..PACKED.len()).step_by(2).map(byte).collect();
+    let register = Command { body: packed.into(), ..request(code::REGISTER_BROKER, &other) };
+    assert_eq!(client.call_with(register).await.code, code::SUCCESS);
+    let found = json(&route(&mut client, "orders").await);
+    assert_eq!(found["queueDatas"][0]["writeQueueNums"], 7);
+    assert_eq!(found["queueDatas"][0]["perm"], 6);
+    assert_eq!(json(&route(&mut client, "bills").await)["queueDatas"][0]["readQueueNums"], 3);
 }

@@ -4,7 +4,7 @@ use redstart_engine::{
     AckError, AdminError, InvalidMessage, NameError, OffsetError, PopError, QueryError, RecallError,
     SendBackError, SendError, SettingError, TransactionError, UnknownMessageType,
 };
-use redstart_wire::remoting::{BatchError, FieldError, TooLong, code};
+use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
 use crate::shard::{ChangeError, ReceiveError, SendFailure, Unavailable};
 
@@ -65,6 +65,7 @@ always! {
     SettingError => INVALID_PARAMETER,
     InvalidMessage => MESSAGE_ILLEGAL,
     BatchError => MESSAGE_ILLEGAL,
+    RegistrationError => INVALID_PARAMETER,
     TooLong => SYSTEM_ERROR,
     RecallError => ILLEGAL_OPERATION,
     TransactionError => SYSTEM_ERROR,

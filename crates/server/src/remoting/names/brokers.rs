@@ -20,8 +20,6 @@ use crate::remoting::{
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 const BROKERS_MAX: usize = 1024;
 const TOPICS_MAX: usize = 100_000;
-/// First byte of a zlib stream.
-const ZLIB: u8 = 0x78;
 
 /// Which broker, as registrations name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,11 +130,11 @@ pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
         return Err(Refusal::invalid(format!("the broker name {} is taken by this broker", id.name)));
     }
     let (cluster, address) = (request.required("clusterName")?, request.required("brokerAddr")?);
-    if request.body.first() == Some(&ZLIB) {
-        return Err(Refusal::invalid("compressed registrations are not supported: compressedRegister=false"));
-    }
-    let registration: Registration =
-        if request.body.is_empty() { Registration::default() } else { request.json()? };
+    let registration = match request.truth("compressed") {
+        _ if request.body.is_empty() => Registration::default(),
+        Some(true) => Registration::unpack(&request.body)?,
+        _ => request.json()?,
+    };
     let wrapper = registration.topic_config_serialize_wrapper;
     let names = &request.context.names;
     let order = names.values.all("ORDER_TOPIC_CONFIG");

@@ -8,6 +8,7 @@ mod group;
 mod lenient;
 mod pop;
 mod queue;
+mod registration;
 mod route;
 mod statistics;
 
@@ -25,6 +26,7 @@ pub use group::{
 pub use lenient::standard;
 pub use pop::{Assignment, Assignments, BatchAck, BatchAcks, QueryAssignment, RequestMode};
 pub use queue::{LockQueues, LockedQueues, Queue, by_queue};
+pub use registration::RegistrationError;
 pub use route::{
     BrokerData, BrokerMemberGroup, BrokerMembers, ClusterInfo, DataVersion, KeyValues, QueueData,
     Registration, TopicConfigList, TopicConfigs, TopicEntry, TopicList, TopicPage, TopicRoute,

@@ -1,6 +1,7 @@
 //! The broker process: the shard runtime, which drives the engine and its log from one owner thread, and the front ends
 //! that translate the clients' protocols for it.
 
+mod drain;
 pub mod grpc;
 pub mod http;
 pub mod remoting;

@@ -20,9 +20,10 @@ use tokio::sync::oneshot;
 use super::{
     clients::{ClientView, Clients},
     convert::{Envelope, to_wire},
+    service::Service,
     status::ok,
 };
-use crate::shard::ShardHandle;
+use crate::{drain::Drained, shard::ShardHandle};
 
 /// How long a client has for its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +36,7 @@ pub struct Commands {
     clients: Arc<Clients>,
     shard: ShardHandle,
     questions: Arc<Questions>,
+    drained: Drained,
     answer_timeout: Duration,
 }
 
@@ -71,8 +73,19 @@ pub enum CommandError {
 }
 
 impl Commands {
-    pub(super) fn new(clients: Arc<Clients>, shard: ShardHandle, questions: Arc<Questions>) -> Commands {
-        Commands { clients, shard, questions, answer_timeout: ANSWER_TIMEOUT }
+    pub(super) fn new(service: &Service) -> Commands {
+        Commands {
+            clients: service.clients.clone(),
+            shard: service.shard.clone(),
+            questions: service.questions.clone(),
+            drained: service.drained.clone(),
+            answer_timeout: ANSWER_TIMEOUT,
+        }
+    }
+
+    /// Takes the permission to write out of all routes, or puts it back.
+    pub fn drain(&self, drained: bool) {
+        self.drained.set(drained);
     }
 
     /// The same with another time for answers.

@@ -23,6 +23,10 @@ impl Elsewhere for Commands {
             }
         })
     }
+
+    fn drain(&self, drained: bool) {
+        Commands::drain(self, drained);
+    }
 }
 
 impl From<CommandError> for Unanswered {

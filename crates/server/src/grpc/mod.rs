@@ -44,6 +44,7 @@ use tokio::{
 };
 
 use crate::{
+    drain::Drained,
     shard::ShardHandle,
     tls::{self, CertificateFiles, TlsError},
 };
@@ -154,6 +155,7 @@ impl Grpc {
             config: Arc::new(config),
             clients,
             questions: Arc::new(Questions::default()),
+            drained: Drained::default(),
             stopped,
             renewal,
             signer: Arc::new(signer),
@@ -167,8 +169,7 @@ impl Grpc {
 
     /// For those who ask about clients, or something of them.
     pub fn commands(&self) -> Commands {
-        let service = &self.service;
-        Commands::new(service.clients.clone(), service.shard.clone(), service.questions.clone())
+        Commands::new(&self.service)
     }
 
     /// For those who look at the front end while it works.

@@ -19,7 +19,7 @@ impl Service {
         let resource = request.topic.unwrap_or_default();
         let topic = self.topic(&resource).await?;
         let broker = self.broker(request.endpoints, peer);
-        Ok(queues(&topic, &resource, &broker))
+        Ok(queues(&topic, &resource, &broker, self.drained.get()))
     }
 
     /// Every consumer of a group gets the same answer: messages, not queues, are shared out.
@@ -36,7 +36,7 @@ impl Service {
             self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
         };
         let broker = self.broker(request.endpoints, peer);
-        let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker)
+        let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker, self.drained.get())
             .into_iter()
             .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
             .collect();
@@ -88,11 +88,12 @@ fn endpoints(host: &str, port: i32) -> Endpoints {
     Endpoints { scheme: scheme.into(), addresses: vec![Address { host: host.to_owned(), port }] }
 }
 
-/// Queues that can be read, written or both, with sequential ids.
-fn queues(topic: &TopicView, resource: &Resource, broker: &Broker) -> Vec<MessageQueue> {
+/// Queues that can be read, written or both, with sequential ids. Of a broker that is being drained nothing can be
+/// written, which is what its routes for 4.x clients say as well.
+fn queues(topic: &TopicView, resource: &Resource, broker: &Broker, drained: bool) -> Vec<MessageQueue> {
     let config = &topic.config;
     let readable = if config.permission.read { topic.queues.len() as u32 } else { 0 };
-    let writable = if config.permission.write { config.write_queues } else { 0 };
+    let writable = if config.permission.write && !drained { config.write_queues } else { 0 };
     (0..readable.max(writable))
         .map(|id| MessageQueue {
             topic: Some(resource.clone()),

@@ -18,7 +18,10 @@ use super::{
     status::{Refusal, ok},
     telemetry::Opener,
 };
-use crate::shard::{ChangeError, ShardHandle};
+use crate::{
+    drain::Drained,
+    shard::{ChangeError, ShardHandle},
+};
 
 /// How often silent clients are forgotten and held messages renewed.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -30,6 +33,7 @@ pub(super) struct Service {
     pub config: Arc<Config>,
     pub clients: Arc<Clients>,
     pub questions: Arc<Questions>,
+    pub drained: Drained,
     /// Turns true when the server goes down.
     pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,

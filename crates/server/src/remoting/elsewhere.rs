@@ -14,6 +14,9 @@ pub trait Elsewhere: Send + Sync + fmt::Debug {
 
     /// Lets the client's listener try a message; the error is what it said to it.
     fn try_message<'a>(&'a self, client: &'a str, message: OtherMessage) -> Asked<'a, Result<(), String>>;
+
+    /// Takes the permission to write out of the routes that those clients are given, or puts it back.
+    fn drain(&self, drained: bool);
 }
 
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unanswered>> + Send + 'a>>;

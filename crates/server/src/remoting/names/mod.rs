@@ -20,8 +20,8 @@ use super::{
     refusal::Refusal,
     request::{Answer, Request},
 };
+use crate::drain::Drained;
 use brokers::Brokers;
-use permissions::Wiped;
 use values::Values;
 
 /// What the name service knows beyond this broker's own topics.
@@ -29,12 +29,12 @@ use values::Values;
 pub(super) struct Names {
     brokers: Brokers,
     values: Values,
-    wiped: Wiped,
+    drained: Drained,
 }
 
 impl Names {
     pub fn open(dir: &Path) -> io::Result<Names> {
-        Ok(Names { brokers: Brokers::default(), values: Values::open(dir)?, wiped: Wiped::default() })
+        Ok(Names { brokers: Brokers::default(), values: Values::open(dir)?, drained: Drained::default() })
     }
 
     /// How a group consumes a topic: the mode, and how many clients share a queue.

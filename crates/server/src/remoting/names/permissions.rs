@@ -1,7 +1,5 @@
 //! Taking a broker's permission to write out of all routes, and giving it back: how it is drained before a stop.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use redstart_wire::remoting::{
     body::{BrokerMemberGroup, BrokerMembers, TopicList, TopicRoute},
     code,
@@ -14,23 +12,15 @@ use crate::remoting::{
 
 pub(super) const WRITE: u8 = 2;
 
-/// Whether this broker was taken its permission to write. Not kept: a broker that starts is there to be used.
-#[derive(Debug, Default)]
-pub(super) struct Wiped(AtomicBool);
-
-impl Wiped {
-    /// The permission that a route shows.
-    pub fn shown(&self, permission: u8) -> u8 {
-        if self.0.load(Ordering::Relaxed) { permission & !WRITE } else { permission }
-    }
-}
-
 /// Changes what routes show of a broker; returns how many topics that is about.
 async fn set(request: &Request, wiped: bool) -> Result<usize, Refusal> {
     let broker = request.required("brokerName")?;
     let names = &request.context.names;
     if broker == request.context.config.broker {
-        names.wiped.0.store(wiped, Ordering::Relaxed);
+        names.drained.set(wiped);
+        if let Some(elsewhere) = request.context.elsewhere.get() {
+            elsewhere.drain(wiped);
+        }
         tracing::info!(wiped, "an operator changed the broker's permission to write");
         return request.ask(|engine, _| engine.topic_names().len()).await;
     }

@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use redstart_engine::{GroupName, RETRY_PREFIX, TopicName};
 use redstart_wire::remoting::body::{BrokerData, ClusterInfo, QueueData, TopicRoute};
 
+use super::permissions::WRITE;
 use crate::remoting::{
     AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC,
     ensure::{TRACE_TOPIC, ensure_retry_topic, ensure_topic, system_topic},
@@ -36,11 +37,12 @@ pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
 /// The topic's queues on this broker.
 async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>, Refusal> {
     let config = &request.context.config;
-    let queues = |read, write, perm| QueueData {
+    let taken = if request.context.names.drained.get() { WRITE } else { 0 };
+    let queues = |read, write, perm: u8| QueueData {
         broker_name: config.broker.clone(),
         read_queue_nums: read,
         write_queue_nums: write,
-        perm: request.context.names.wiped.shown(perm),
+        perm: perm & !taken,
         topic_sys_flag: 0,
     };
     if topic == AUTO_CREATE_TOPIC && request.context.settings.auto_create_topics() {

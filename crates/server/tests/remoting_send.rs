@@ -305,7 +305,13 @@ async fn a_reply_is_pushed_to_the_producer_that_asked() {
     assert_eq!((&pushed.body[..], pushed.is_one_way()), (&b"pong"[..], false));
     assert!(pushed.field("properties").unwrap().contains("CORRELATION_ID\u{1}7"));
     asker.write(&pushed.answer(code::SUCCESS, None)).await;
-    assert_eq!(replier.answer(number).await.code, code::SUCCESS);
+    let answer = replier.answer(number).await;
+    assert_eq!((answer.code, answer.field("queueOffset")), (code::SUCCESS, Some("1")));
+    let kept = stored(&mut replier, "DefaultCluster_REPLY_TOPIC").await;
+    assert_eq!(kept.len(), 2, "also the one that nobody was there to take");
+    assert_eq!(kept[1].body, "pong");
+    let elsewhere = Command { fields: reply("asker").fields, ..reply("asker") }.with_field("b", "nowhere");
+    assert_eq!(replier.call_with(elsewhere).await.code, code::TOPIC_NOT_EXIST);
     let route = replier.ok(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "DefaultCluster_REPLY_TOPIC")]).await;
     assert_eq!(json(&route)["queueDatas"][0]["writeQueueNums"], 1);
 }

@@ -2,20 +2,59 @@
 
 use std::time::Duration;
 
+use redstart_engine::{QueueId, SendOptions, SendReceipt, TopicName};
 use redstart_wire::remoting::{Command, SendHeader, code, decode_properties, encode_properties};
 
 use super::{
+    ensure::{ensure_topic, system_topic},
     property as p,
     refusal::Refusal,
     request::{Answer, Request},
+    send,
 };
 use crate::shard::{Clock, SystemClock};
 
 const PUSH_MAX: Duration = Duration::from_secs(10);
 
-/// Replies are not stored: who waits for one waits now.
+/// Pushes a reply, and stores it whether or not it arrived, as RocketMQ does: operators can look at what was said. Who
+/// waits for it waits now, so that the push comes first and decides what is answered.
 pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     let header = SendHeader::read(request)?;
+    let topic = TopicName::new(&header.topic)?;
+    check(request, &topic).await?;
+    let pushed = push(request, &header).await;
+    let stored = store(request, &header, topic).await;
+    if let Err(refusal) = &stored {
+        tracing::warn!(remark = refusal.remark, "a reply was not stored");
+    }
+    pushed?;
+    Ok(match stored {
+        Ok(receipts) => send::sent(request, &receipts),
+        // It has reached whom it was for.
+        Err(_) => Answer::ok()
+            .with("msgId", "0")
+            .with("queueId", header.queue_id)
+            .with("queueOffset", 0)
+            .with(p::MSG_REGION, p::REGION)
+            .with(p::TRACE_ON, "true"),
+    })
+}
+
+/// Replies go to the cluster's topic for them, which is made when the first comes, or to any other that is there.
+async fn check(request: &Request, topic: &TopicName) -> Result<(), Refusal> {
+    if topic.as_str() == request.context.config.reply_topic() {
+        return ensure_topic(request, topic.clone(), system_topic()).await;
+    }
+    if topic.is_reserved() {
+        let why = format!("topic {topic} is reserved for the broker");
+        return Err(Refusal::new(code::NO_PERMISSION, why));
+    }
+    let name = topic.clone();
+    let known = request.ask(move |engine, _| engine.topic_id(&name)).await?;
+    known.map(|_| ()).ok_or_else(|| Refusal::unknown_topic(topic.as_str()))
+}
+
+async fn push(request: &Request, header: &SendHeader) -> Result<(), Refusal> {
     let failed = |why: String| Refusal::new(code::SYSTEM_ERROR, why);
     let mut properties = decode_properties(header.properties);
     let to = properties.iter().find(|(name, _)| name == p::REPLY_TO_CLIENT).map(|(_, value)| value.clone());
@@ -47,10 +86,16 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
         let why = answer.remark.unwrap_or_default();
         return Err(failed(format!("push reply message to {to} failed: {} {why}", answer.code)));
     }
-    Ok(Answer::ok()
-        .with("msgId", "0")
-        .with("queueId", header.queue_id)
-        .with("queueOffset", 0)
-        .with(p::MSG_REGION, p::REGION)
-        .with(p::TRACE_ON, "true"))
+    Ok(())
+}
+
+async fn store(
+    request: &Request,
+    header: &SendHeader,
+    topic: TopicName,
+) -> Result<Vec<SendReceipt>, Refusal> {
+    let message = send::accept(request, header)?.message;
+    let queue = u32::try_from(header.queue_id).ok().map(QueueId);
+    let options = SendOptions { queue, half: None, untyped: true };
+    Ok(request.context.shard.send(topic, vec![message], options)?.await??)
 }

@@ -62,6 +62,7 @@ fn pop(from: &str, by: &str, wait: Duration) -> PopRequest {
         start: Start::Earliest,
         one_per_group: false,
         not_with: None,
+        in_order: false,
         wait,
     }
 }

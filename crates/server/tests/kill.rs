@@ -80,6 +80,7 @@ fn pop() -> PopRequest {
         start: Start::Earliest,
         one_per_group: false,
         not_with: None,
+        in_order: false,
         wait: Duration::from_millis(50),
     }
 }

@@ -81,6 +81,7 @@ fn pop(wait: Duration) -> PopRequest {
         start: Start::Earliest,
         one_per_group: false,
         not_with: None,
+        in_order: false,
         wait,
     }
 }

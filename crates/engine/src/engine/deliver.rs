@@ -100,10 +100,22 @@ pub enum AckError {
 impl Engine {
     /// Hands out messages: they are invisible to the rest of the group until their time is out.
     pub fn pop(&mut self, pop: &Pop<'_>, now: Timestamp) -> Result<Popped, PopError> {
+        self.pop_as(pop, false, now)
+    }
+
+    /// The same, in order even for a group whose setting does not ask for it.
+    pub fn pop_in_order(&mut self, pop: &Pop<'_>, now: Timestamp) -> Result<Popped, PopError> {
+        self.pop_as(pop, true, now)
+    }
+
+    fn pop_as(&mut self, pop: &Pop<'_>, in_order: bool, now: Timestamp) -> Result<Popped, PopError> {
         let now = self.advance(now);
         let (group, topic) = self.check_pop(pop)?;
         self.subscribe(group, topic, pop.start)?;
         let mut rules = self.rules(pop, group, topic, now);
+        if in_order {
+            (rules.ordered, rules.by_priority) = (true, false);
+        }
         let visible_at = now.after(pop.invisible);
         let limits = &self.config.limits;
         let mut budget =

@@ -82,6 +82,7 @@ impl Service {
             // The Go client (5.1.4) goes on to the next message of a group after one that failed, when it has both.
             one_per_group: caller.go && request.auto_renew,
             not_with: Some(BIND_TOPIC),
+            in_order: false,
             wait: wait(poll, caller.deadline),
         };
         Ok((self.take(pop).await?, invisible))

@@ -3,7 +3,7 @@ use std::time::Instant;
 use redstart_wire::remoting::code;
 
 use super::{
-    admin, assignment, client, locks, names, offsets, pop, pull, query, recall,
+    admin, assignment, client, locks, names, offsets, polling, pop, pull, query, recall,
     refusal::Refusal,
     reply,
     request::{Answer, Request},
@@ -47,8 +47,8 @@ async fn handle(request: &Request) -> Result<Answer, Refusal> {
         code::ACK_MESSAGE => pop::ack(request).await,
         code::BATCH_ACK_MESSAGE => pop::batch_ack(request).await,
         code::CHANGE_MESSAGE_INVISIBLETIME => pop::change_invisible(request).await,
-        code::NOTIFICATION => pop::notification(request).await,
-        code::POLLING_INFO => pop::polling_info(request),
+        code::NOTIFICATION => polling::notification(request).await,
+        code::POLLING_INFO => polling::info(request).await,
         code::QUERY_ASSIGNMENT => assignment::assignment(request).await,
         code::SET_MESSAGE_REQUEST_MODE => assignment::set_mode(request).await,
 

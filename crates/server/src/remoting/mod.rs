@@ -19,6 +19,7 @@ mod members;
 mod names;
 mod offsets;
 mod peer;
+mod polling;
 mod pop;
 mod property;
 mod pull;

@@ -20,11 +20,11 @@ use super::{
 use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock, Unavailable};
 
 const BATCH_MAX: i32 = 32;
-const POLL_MAX: Duration = Duration::from_secs(60);
+pub(super) const POLL_MAX: Duration = Duration::from_secs(60);
 /// A request that was under way for longer than it wanted to wait is not served: its client has gone on.
 const LATE: i64 = 500;
 /// The answer is on its way before the client gives up.
-const SLACK: Duration = Duration::from_millis(50);
+pub(super) const SLACK: Duration = Duration::from_millis(50);
 /// Acks of one request.
 const ACKS_MAX: usize = 4096;
 
@@ -60,6 +60,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         start,
         one_per_group: false,
         not_with: None,
+        in_order: request.truth("order").unwrap_or(false),
         wait,
     };
     match request.context.shard.pop(pop)?.await? {
@@ -241,33 +242,4 @@ pub(super) async fn change_invisible(request: &Request) -> Result<Answer, Refusa
         .await??;
     let pop_time = at.0.saturating_sub(time);
     Ok(Answer::ok().with("popTime", pop_time).with("invisibleTime", time).with("reviveQid", 0))
-}
-
-/// Whether a pop would find something; waits for that as long as it is asked to.
-pub(super) async fn notification(request: &Request) -> Result<Answer, Refusal> {
-    const LOOK_EVERY: Duration = Duration::from_millis(200);
-    let (group, topic) = (request.group("consumerGroup")?, TopicName::new(request.required("topic")?)?);
-    let queue: i32 = request.number("queueId")?;
-    let poll: i64 = request.number("pollTime")?;
-    request.ensure_group(&group).await?;
-    let wait = Duration::from_millis(u64::try_from(poll).unwrap_or(0)).min(POLL_MAX).saturating_sub(SLACK);
-    let until = tokio::time::Instant::now() + wait;
-    loop {
-        let (group, topic) = (group.clone(), topic.clone());
-        let all = request.ask(move |engine, _| engine.progress(&group, &topic)).await??;
-        let mut wanted = all.iter().filter(|one| queue < 0 || one.queue.0 == queue as u32);
-        let waiting = wanted.any(|one| one.lag() > one.in_flight as u64);
-        if waiting || tokio::time::Instant::now() >= until {
-            return Ok(Answer::ok().with("hasMsg", waiting).with("pollingFull", false));
-        }
-        tokio::time::sleep_until((tokio::time::Instant::now() + LOOK_EVERY).min(until)).await;
-    }
-}
-
-/// How many receives wait is the shard's business, which counts them all together.
-pub(super) fn polling_info(request: &Request) -> Result<Answer, Refusal> {
-    for field in ["consumerGroup", "topic", "queueId"] {
-        request.required(field)?;
-    }
-    Ok(Answer::ok().with("pollingNum", 0))
 }

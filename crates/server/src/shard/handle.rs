@@ -17,7 +17,7 @@ use super::{
     Counters, Flush,
     budget::Budget,
     lites::{LiteChange, LiteNotice, TooManyLites},
-    request::{Called, PopRequest, PullRequest, Request, Unavailable},
+    request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
 };
 
 /// A send that did not store its messages.
@@ -177,6 +177,13 @@ impl ShardHandle {
     pub fn pull(&self, request: PullRequest) -> Result<Reply<Result<Pulled, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::Pull { request: Box::new(request), reply })?;
+        Ok(Reply(answer))
+    }
+
+    /// How many pops wait.
+    pub fn count_pops(&self, of: AwaitedPops) -> Result<Reply<usize>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::CountPops { of: Box::new(of), reply })?;
         Ok(Reply(answer))
     }
 

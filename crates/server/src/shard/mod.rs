@@ -39,7 +39,7 @@ pub use config::{Config, Flush};
 pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
 pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
-pub use request::{PopRequest, PullRequest, Unavailable};
+pub use request::{AwaitedPops, PopRequest, PullRequest, Unavailable};
 
 use budget::Budget;
 use flusher::Flushing;

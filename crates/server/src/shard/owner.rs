@@ -198,6 +198,7 @@ impl Owner {
             Request::ChangeLites { change, reply } => drop(reply.send(self.change_lites(*change, now))),
             Request::LiteUpkeep { gone, reply } => drop(reply.send(self.lite_upkeep(&gone))),
             Request::Pull { request, reply } => self.pull(request, reply, now),
+            Request::CountPops { of, reply } => drop(reply.send(self.count_pops(&of))),
             Request::Call(call) => match call(&mut self.engine, now) {
                 Called::Answered => {}
                 Called::Durable(ticket, answer) => self.replies.add_change(ticket, answer),

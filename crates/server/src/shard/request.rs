@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    Engine, Filter, GroupName, Message, Outcome, Pop, Popped, Pull, Pulled, QueueId, QueueOffset,
+    Engine, Filter, GroupName, Message, Outcome, Pop, PopError, Popped, Pull, Pulled, QueueId, QueueOffset,
     SendOptions, SendReceipt, Start, Ticket, Timestamp, TopicName,
 };
 use tokio::sync::oneshot;
@@ -36,6 +36,8 @@ pub struct PopRequest {
     pub one_per_group: bool,
     /// A group with this attribute is for other consumers.
     pub not_with: Option<&'static str>,
+    /// In order, also for a group whose setting does not ask for it.
+    pub in_order: bool,
     pub wait: Duration,
 }
 
@@ -54,6 +56,18 @@ impl PopRequest {
             one_per_group: self.one_per_group,
         }
     }
+
+    pub(super) fn run(&self, engine: &mut Engine, now: Timestamp) -> Result<Popped, PopError> {
+        if self.in_order { engine.pop_in_order(&self.pop(), now) } else { engine.pop(&self.pop(), now) }
+    }
+}
+
+/// Pops of a group that wait for messages of one queue, or of any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedPops {
+    pub group: GroupName,
+    pub topic: TopicName,
+    pub queue: Option<QueueId>,
 }
 
 /// A [`Pull`] that owns its parts, and how long it may wait for a message.
@@ -124,6 +138,10 @@ pub(super) enum Request {
     LiteUpkeep {
         gone: Vec<String>,
         reply: oneshot::Sender<Vec<LiteNotice>>,
+    },
+    CountPops {
+        of: Box<AwaitedPops>,
+        reply: oneshot::Sender<usize>,
     },
     Call(Call),
     /// Answers every held receive with nothing.

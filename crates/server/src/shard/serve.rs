@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::{
     ReceiveError,
     owner::Owner,
-    request::{PopReply, PopRequest, PullReply, PullRequest, Unavailable},
+    request::{AwaitedPops, PopReply, PopRequest, PullReply, PullRequest, Unavailable},
     waiting::{Held, Waiter, WaiterId},
 };
 
@@ -28,7 +28,7 @@ impl Owner {
         {
             return drop(reply.send(Err(ReceiveError::Other { attribute, value: value.clone() })));
         }
-        let popped = match self.engine.pop(&request.pop(), now) {
+        let popped = match request.run(&mut self.engine, now) {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
@@ -41,6 +41,17 @@ impl Owner {
         }
         let look_at = look_at(&popped, deadline, now);
         self.waiting.add(Waiter::Pop { request, reply, group, topic, deadline }, look_at);
+    }
+
+    /// Pops that wait and whose clients do so too.
+    pub(super) fn count_pops(&self, of: &AwaitedPops) -> usize {
+        let ids = (self.engine.group_id(&of.group), self.engine.topic_id(&of.topic));
+        let (Some(group), Some(topic)) = ids else { return 0 };
+        let waits = |id: &WaiterId| match self.waiting.get(*id) {
+            Some(waiter @ Waiter::Pop { request, .. }) => request.queue == of.queue && !waiter.is_abandoned(),
+            _ => false,
+        };
+        self.waiting.line(group, topic).iter().filter(|id| waits(id)).count()
     }
 
     pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
@@ -170,7 +181,7 @@ impl Owner {
     fn retry_pop(&mut self, id: WaiterId, now: Timestamp) -> Retried {
         let Some(Waiter::Pop { request, deadline, .. }) = self.waiting.get(id) else { return Retried::Gone };
         let (deadline, all_queues) = (*deadline, request.queue.is_none());
-        let result = self.engine.pop(&request.pop(), now);
+        let result = request.run(&mut self.engine, now);
         if let Ok(popped) = &result
             && popped.deliveries.is_empty()
         {

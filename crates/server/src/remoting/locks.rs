@@ -73,8 +73,7 @@ impl Locks {
     }
 
     /// Whether a group has ordered consumers at work.
-    pub fn is_locked(&self, group: &str) -> bool {
-        let now = Instant::now();
+    pub fn is_locked(&self, group: &str, now: Instant) -> bool {
         let held = |lock: &Lock| now.saturating_duration_since(lock.renewed) <= HELD_MAX;
         self.groups().get(group).is_some_and(|locks| locks.values().any(held))
     }
@@ -127,8 +126,26 @@ mod tests {
         assert_eq!(locks.lock("g", "b", vec![queue(0)], later(62)), [], "not its own to release");
         locks.unlock("g", "a", &[queue(0)]);
         assert_eq!(locks.lock("g", "b", vec![queue(0)], later(62)), [queue(0)]);
-        assert!(locks.is_locked("g"));
-        locks.expire(later(1000));
-        assert!(!locks.is_locked("g"));
+        assert!(locks.is_locked("g", later(62)));
+    }
+
+    #[test]
+    fn a_lock_ends_sixty_seconds_after_it_was_last_renewed() {
+        let locks = Locks::default();
+        let start = Instant::now();
+        let later = |millis| start + Duration::from_millis(millis);
+        locks.lock("g", "a", vec![queue(0)], start);
+        locks.lock("g", "a", vec![queue(0)], later(20_000));
+        for sweep in [false, true] {
+            if sweep {
+                locks.expire(later(80_000));
+            }
+            assert!(locks.is_locked("g", later(80_000)), "to the last millisecond");
+            assert_eq!(locks.lock("g", "b", vec![queue(0)], later(80_000)), []);
+        }
+        assert!(!locks.is_locked("g", later(80_001)), "even before anybody has swept");
+        locks.expire(later(80_001));
+        assert!(locks.groups().is_empty(), "nothing is left behind");
+        assert_eq!(locks.lock("g", "b", vec![queue(0)], later(80_001)), [queue(0)]);
     }
 }

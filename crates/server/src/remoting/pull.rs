@@ -54,7 +54,7 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
             .unwrap_or(BYTES_MAX)
             .min(BYTES_MAX),
         filter: filter.as_ref().ok().cloned().unwrap_or_default(),
-        wait: Duration::from_millis(wait).min(SUSPEND_MAX),
+        wait: suspended_for(wait),
     };
     let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
     let pulled = look(request, &consumer, commit, &pull).await?;
@@ -81,6 +81,11 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     };
     request.context.shard.counters().statistics().missed.add(1, 0);
     Ok(answer(status, &pulled))
+}
+
+/// How long a pull that finds nothing is held.
+fn suspended_for(wanted_ms: u64) -> Duration {
+    Duration::from_millis(wanted_ms).min(SUSPEND_MAX)
 }
 
 /// Who pulls, and where.
@@ -233,4 +238,18 @@ fn answer(status: i32, pulled: &Pulled) -> Answer {
         .with("maxOffset", pulled.end)
         .with("topicSysFlag", 0)
         .with("groupSysFlag", 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pull_is_held_as_long_as_it_asks_but_not_until_its_client_gives_up() {
+        for (wanted, held) in
+            [(0, 0), (15_000, 15_000), (29_000, 29_000), (30_000, 29_000), (u64::MAX, 29_000)]
+        {
+            assert_eq!(suspended_for(wanted), Duration::from_millis(held), "{wanted}");
+        }
+    }
 }

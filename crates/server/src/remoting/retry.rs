@@ -1,5 +1,7 @@
 //! Messages that a consumer could not process: handed back by their address, or sent to the retry topic as a copy.
 
+use std::time::Instant;
+
 use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, Engine, GroupConfig, GroupName,
     Message, QueueId, RETRY_PREFIX, SendBackError, SendOptions, StoredBack, Ticket, Timestamp, TopicName,
@@ -99,7 +101,8 @@ pub(super) async fn send(
     let mut message = send::accept(request, &header)?.message;
     let own_limit = header.max_reconsume_times.filter(|_| request.version >= OWN_LIMIT_SINCE);
     let limit = own_limit.map_or(i64::from(known.config.retries_max), i64::from);
-    let dead = i64::from(header.reconsume_times) > limit || request.context.locks.is_locked(group.as_str());
+    let ordered = request.context.locks.is_locked(group.as_str(), Instant::now());
+    let dead = i64::from(header.reconsume_times) > limit || ordered;
     let target = if dead {
         dead_letter(&mut message, header.reconsume_times);
         group.dead_letter_topic()

@@ -48,6 +48,22 @@ async fn join(client: &mut Client, expression: &str) {
     assert!(answer.version >= 232, "older brokers know no SQL, and clients look");
 }
 
+/// Java clients give their subscriptions a new version after a rebalance, pull with it, and tell it last.
+#[tokio::test]
+async fn a_pull_that_overtakes_its_heartbeat_is_served_when_that_has_come() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 1).await;
+    join(&mut client, "*").await;
+    send(&mut client, "t", "a", b"m").await;
+    let early = client.send(pull("t", "0", "0", "0").with_field("subVersion", 2)).await;
+    // Requests are begun in the order of their connection.
+    client.ok(code::GET_MAX_OFFSET, &[("topic", "t"), ("queueId", "0")]).await;
+    let newer = consumer("c", "g", "t", "*").replace(r#""subVersion":1"#, r#""subVersion":2"#);
+    client.call_json(code::HEART_BEAT, &newer).await;
+    let answer = client.answer(early).await;
+    assert_eq!(answer.code, code::SUCCESS, "{:?}", answer.remark);
+}
+
 #[tokio::test]
 async fn a_pull_says_what_it_found_and_where_to_go_on() {
     let broker = Broker::start().await;

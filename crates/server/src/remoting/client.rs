@@ -1,5 +1,7 @@
 //! Clients tell who they are, and ask who else is there.
 
+use std::time::Instant;
+
 use redstart_engine::GroupName;
 use redstart_wire::remoting::{
     body::{CheckClient, ConsumerIds, Heartbeat},
@@ -29,7 +31,8 @@ pub(super) async fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
         }
     }
     heartbeat.consumer_data_set = known;
-    let beat = request.context.members.beat(&heartbeat, &request.peer, request.language, request.version);
+    let from = members::Sender { peer: &request.peer, language: request.language, version: request.version };
+    let beat = request.context.members.beat(&heartbeat, &from, Instant::now());
     let changed = beat.changed || heartbeat.heartbeat_fingerprint == 0;
     Ok(Answer::ok().with("IS_SUPPORT_HEART_BEAT_V2", true).with("IS_SUB_CHANGE", changed))
 }

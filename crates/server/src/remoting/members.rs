@@ -15,6 +15,7 @@ use redstart_wire::remoting::{
     body::{ConsumerData, Heartbeat, Subscription},
     code,
 };
+use tokio::sync::watch;
 
 use super::{elsewhere::version_text, peer::Peer};
 use crate::statistics::{Alike, Crowd};
@@ -65,6 +66,16 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     state: Mutex<State>,
+    /// Changes with every heartbeat that says what its client wants.
+    beats: watch::Sender<()>,
+}
+
+/// Who sent a heartbeat, and with what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub peer: &'a Arc<Peer>,
+    pub language: Language,
+    pub version: i32,
 }
 
 /// What a heartbeat changed.
@@ -84,9 +95,14 @@ pub(super) fn filter(kind: Option<&str>, expression: &str) -> Result<Filter, red
 
 impl Members {
     /// Registers what a heartbeat says of its sender.
-    pub fn beat(&self, heartbeat: &Heartbeat, peer: &Arc<Peer>, language: Language, version: i32) -> Beat {
-        let now = Instant::now();
+    pub fn beat(&self, heartbeat: &Heartbeat, from: &Sender<'_>, now: Instant) -> Beat {
+        let Sender { peer, language, version } = *from;
         let mut state = self.state();
+        // Requests outlive their connection for a moment. A heartbeat that comes after the farewell would leave a member
+        // behind whose queues nobody reads, until its silence is noticed.
+        if peer.is_gone() {
+            return Beat { changed: true };
+        }
         let member = |subscriptions| Member {
             client_id: heartbeat.client_id.clone(),
             peer: peer.clone(),
@@ -117,7 +133,14 @@ impl Members {
             changed |= group.put(data, member(wanted(data)));
         }
         state.consumers.retain(|_, group| !group.members.is_empty());
+        drop(state);
+        self.beats.send_replace(());
         Beat { changed }
+    }
+
+    /// For those who wait for a heartbeat.
+    pub fn beats(&self) -> watch::Receiver<()> {
+        self.beats.subscribe()
     }
 
     /// A client leaves its groups.
@@ -332,6 +355,11 @@ mod tests {
         }
     }
 
+    fn say(members: &Members, heartbeat: &Heartbeat, peer: &Arc<Peer>, now: Instant) -> bool {
+        let from = Sender { peer, language: Language::default(), version: 0 };
+        members.beat(heartbeat, &from, now).changed
+    }
+
     fn told(outgoing: &mut mpsc::Receiver<Outgoing>) -> usize {
         std::iter::from_fn(|| outgoing.try_recv().ok()).count()
     }
@@ -340,7 +368,7 @@ mod tests {
     fn a_change_of_members_or_topics_is_told_and_nothing_else() {
         let members = Members::default();
         let ((one, mut to_one), (two, mut to_two)) = (peer(), peer());
-        let say = |heartbeat: &Heartbeat, peer| members.beat(heartbeat, peer, Language::default(), 0);
+        let say = |heartbeat: &Heartbeat, peer| say(&members, heartbeat, peer, Instant::now());
         say(&beat("1", &[("t", 1)]), &one);
         say(&beat("2", &[("t", 1)]), &two);
         assert_eq!((told(&mut to_one), told(&mut to_two)), (2, 1));
@@ -362,7 +390,7 @@ mod tests {
         let members = Members::default();
         let (one, _outgoing) = peer();
         for version in [5, 3] {
-            members.beat(&beat("1", &[("t", version)]), &one, Language::default(), 0);
+            say(&members, &beat("1", &[("t", version)]), &one, Instant::now());
         }
         assert_eq!(members.wanted("g", "t", &one).unwrap().subscription.sub_version, 5);
         assert!(members.wanted("g", "u", &one).unwrap_err());
@@ -374,7 +402,7 @@ mod tests {
         let members = Members::default();
         let (one, _outgoing) = peer();
         let mut heartbeat = Heartbeat { heartbeat_fingerprint: 7, ..beat("1", &[("t", 1)]) };
-        let say = |heartbeat: &Heartbeat| members.beat(heartbeat, &one, Language::default(), 0).changed;
+        let say = |heartbeat: &Heartbeat| say(&members, heartbeat, &one, Instant::now());
         assert!(say(&heartbeat));
         assert!(!say(&heartbeat), "the broker has it");
         heartbeat.without_sub = true;
@@ -389,11 +417,59 @@ mod tests {
     fn who_comes_back_on_another_connection_is_not_removed_with_the_old_one() {
         let members = Members::default();
         let ((old, _a), (new, _b)) = (peer(), peer());
-        members.beat(&beat("1", &[("t", 1)]), &old, Language::default(), 0);
-        members.beat(&beat("1", &[("t", 1)]), &new, Language::default(), 0);
+        say(&members, &beat("1", &[("t", 1)]), &old, Instant::now());
+        say(&members, &beat("1", &[("t", 1)]), &new, Instant::now());
         members.disconnected(&old);
         assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
-        members.expire(Instant::now() + SILENCE_MAX + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_heartbeat_that_outlives_its_connection_leaves_nobody_behind() {
+        let members = Members::default();
+        let ((one, mut to_one), (two, _to_two)) = (peer(), peer());
+        say(&members, &beat("1", &[("t", 1)]), &one, Instant::now());
+        told(&mut to_one);
+        two.gone();
+        members.disconnected(&two);
+        say(&members, &beat("2", &[("t", 1)]), &two, Instant::now());
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
+        assert_eq!(members.producers("p").len(), 1);
+        assert_eq!(told(&mut to_one), 0);
+    }
+
+    #[test]
+    fn who_is_silent_for_two_minutes_is_forgotten_and_the_others_are_told() {
+        let members = Members::default();
+        let ((one, mut to_one), (two, _to_two)) = (peer(), peer());
+        let start = Instant::now();
+        let later = |millis| start + Duration::from_millis(millis);
+        say(&members, &beat("1", &[("t", 1)]), &one, start);
+        say(&members, &beat("2", &[("t", 1)]), &two, start);
+        say(&members, &beat("1", &[("t", 1)]), &one, later(30_000));
+        told(&mut to_one);
+        members.expire(later(120_000));
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1", "2"], "to the last millisecond");
+        assert_eq!(told(&mut to_one), 0);
+        members.expire(later(120_001));
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
+        assert_eq!(told(&mut to_one), 1);
+        assert!(members.producer("2").is_none(), "it produces no more either");
+        members.expire(later(150_001));
         assert_eq!(members.consumer_ids("g"), None);
+    }
+
+    /// A short heartbeat renews as well as a long one.
+    #[test]
+    fn a_short_heartbeat_keeps_its_client() {
+        let members = Members::default();
+        let (one, _outgoing) = peer();
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut heartbeat = Heartbeat { heartbeat_fingerprint: 7, ..beat("1", &[("t", 1)]) };
+        say(&members, &heartbeat, &one, start);
+        heartbeat.without_sub = true;
+        say(&members, &heartbeat, &one, later(100));
+        members.expire(later(200));
+        assert_eq!(members.consumer_ids("g").unwrap(), ["1"]);
     }
 }

@@ -3,7 +3,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -38,6 +38,7 @@ pub(super) struct Peer {
     outbox: mpsc::Sender<Outgoing>,
     asked: Mutex<HashMap<i32, oneshot::Sender<Command>>>,
     opaque: AtomicI32,
+    gone: AtomicBool,
 }
 
 /// A question that was not answered.
@@ -63,6 +64,7 @@ impl Peer {
             outbox,
             asked: Mutex::default(),
             opaque: AtomicI32::new(0),
+            gone: AtomicBool::new(false),
         }
     }
 
@@ -104,7 +106,12 @@ impl Peer {
 
     /// The connection is over: nobody will answer.
     pub fn gone(&self) {
+        self.gone.store(true, Ordering::SeqCst);
         self.asked().clear();
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     fn next(&self) -> i32 {

@@ -25,6 +25,8 @@ const MESSAGES_MAX: usize = 1024;
 const BYTES_MAX: usize = 256 << 10;
 /// Clients give a pull up after 30 s.
 const SUSPEND_MAX: Duration = Duration::from_secs(29);
+/// For the heartbeat that tells of a newer subscription. Below the 3 s in which the client would try again.
+const HEARTBEAT_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a consumer may not read, beside the code.
 const FORBIDDEN_GROUP: i32 = 2;
@@ -42,7 +44,7 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
     let commit = if flags & COMMIT != 0 { Some(request.number::<i64>("commitOffset")?) } else { None };
     let wait = if flags & SUSPEND != 0 { request.number::<u64>("suspendTimeoutMillis")? } else { 0 };
     let consumer = Consumer { group, topic, queue };
-    let filter = filter(request, flags, &consumer);
+    let filter = filter(request, flags, &consumer).await;
     let pull = PullRequest {
         topic: consumer.topic.clone(),
         queue,
@@ -184,7 +186,29 @@ impl Forbidden {
 }
 
 /// The filter of the request, or that of the consumer's heartbeat.
-fn filter(request: &Request, flags: i32, consumer: &Consumer) -> Result<Filter, Refusal> {
+///
+/// The Java clients (4.9.8, 5.5.0: `RebalancePushImpl.messageQueueChanged`) give a subscription its new version first, which
+/// pulls carry from then on, and tell it by a heartbeat after that. A pull that overtakes the heartbeat waits for it: to
+/// refuse it at once, as RocketMQ does, costs the consumer three seconds before it tries again.
+async fn filter(request: &Request, flags: i32, consumer: &Consumer) -> Result<Filter, Refusal> {
+    let mut known = filter_by_now(request, flags, consumer);
+    let not_latest = |known: &Result<_, Refusal>| {
+        known.as_ref().is_err_and(|refusal| refusal.code == code::SUBSCRIPTION_NOT_LATEST)
+    };
+    if not_latest(&known) {
+        let until = tokio::time::Instant::now() + HEARTBEAT_WAIT;
+        let mut beats = request.context.members.beats();
+        loop {
+            known = filter_by_now(request, flags, consumer);
+            if !not_latest(&known) || tokio::time::timeout_at(until, beats.changed()).await.is_err() {
+                break;
+            }
+        }
+    }
+    known
+}
+
+fn filter_by_now(request: &Request, flags: i32, consumer: &Consumer) -> Result<Filter, Refusal> {
     let Consumer { group, topic, .. } = consumer;
     if flags & SUBSCRIPTION != 0 {
         let expression = request.field("subscription").unwrap_or(redstart_engine::filter::EVERYTHING);

@@ -54,7 +54,7 @@ async fn check(request: &Request, topic: &TopicName) -> Result<(), Refusal> {
     known.map(|_| ()).ok_or_else(|| Refusal::unknown_topic(topic.as_str()))
 }
 
-async fn push(request: &Request, header: &SendHeader) -> Result<(), Refusal> {
+async fn push(request: &Request, header: &SendHeader<'_>) -> Result<(), Refusal> {
     let failed = |why: String| Refusal::new(code::SYSTEM_ERROR, why);
     let mut properties = decode_properties(header.properties);
     let to = properties.iter().find(|(name, _)| name == p::REPLY_TO_CLIENT).map(|(_, value)| value.clone());
@@ -91,7 +91,7 @@ async fn push(request: &Request, header: &SendHeader) -> Result<(), Refusal> {
 
 async fn store(
     request: &Request,
-    header: &SendHeader,
+    header: &SendHeader<'_>,
     topic: TopicName,
 ) -> Result<Vec<SendReceipt>, Refusal> {
     let message = send::accept(request, header)?.message;

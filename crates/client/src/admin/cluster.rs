@@ -116,3 +116,28 @@ pub(super) fn properties(text: &str) -> BTreeMap<String, String> {
     let pairs = lines.filter_map(|line| line.split_once('='));
     pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_are_found_in_what_apache_writes() {
+        let text =
+            br#"{"brokerAddrTable":{"b":{"brokerAddrs":{1:"h:3",0:"h:2"},"brokerName":"b","cluster":"c",
+            "enableActingMaster":false},"a":{"brokerAddrs":{0:"h:1"},"brokerName":"a","cluster":"c"}},
+            "clusterAddrTable":{"c":["b","a"]}}"#;
+        let answer = Command { body: text.to_vec().into(), ..Command::default() };
+        let found = brokers(&json::read("n", 106, &answer).unwrap());
+        let found: Vec<(&str, u64, &str)> =
+            found.iter().map(|broker| (broker.name.as_str(), broker.id, broker.address.as_str())).collect();
+        assert_eq!(found, [("a", 0, "h:1"), ("b", 0, "h:2"), ("b", 1, "h:3")]);
+    }
+
+    #[test]
+    fn settings_are_read_line_by_line() {
+        let settings = properties("#Comment\na=1\n b = x=y \nnothing\n");
+        let expected = [("a", "1"), ("b", "x=y")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(settings, expected.into());
+    }
+}

@@ -38,3 +38,40 @@ pub(super) fn by_queue<V>(
 pub(super) fn order(queue: &Queue) -> (&str, &str, i32) {
     (&queue.topic, &queue.broker_name, queue.queue_id)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Table {
+        offset_table: BTreeMap<String, i64>,
+    }
+
+    fn answer(body: &str) -> Command {
+        Command { body: body.to_owned().into(), ..Command::default() }
+    }
+
+    #[test]
+    fn tables_by_queue_are_read_in_the_order_of_the_queues() {
+        let row = |queue: i32| format!(r#"{{"brokerName":"b","queueId":{queue},"topic":"t"}}:{queue}"#);
+        let body = format!(r#"{{"offsetTable":{{{},{},{}}}}}"#, row(10), row(9), row(0));
+        let table: Table = read("a", 1, &answer(&body)).unwrap();
+        let queues: Vec<i64> =
+            by_queue("a", 1, table.offset_table).unwrap().into_iter().map(|(_, at)| at).collect();
+        assert_eq!(queues, [0, 9, 10]);
+    }
+
+    #[test]
+    fn what_is_something_else_is_an_error_that_names_the_server() {
+        for body in ["", "{", "[]", r#"{"offsetTable":{"no queue":1}}"#] {
+            let error = read::<Table>("a:1", 202, &answer(body))
+                .and_then(|table| by_queue("a:1", 202, table.offset_table))
+                .unwrap_err();
+            assert!(error.to_string().starts_with("a:1 answered request 202 with something else"), "{error}");
+        }
+    }
+}

@@ -220,6 +220,17 @@ mod tests {
     fn a_message_group_has_one_queue_of_those_there_are() {
         assert_eq!(java_hash("hello"), 99_162_322);
         assert_eq!(java_hash("é漢"), 233 * 31 + 0x6f22);
+        // As the library that RocketMQ's proxy uses has them, for 4, 8, 16 and 1000 queues.
+        for (group, queues) in [
+            ("hello", [3, 4, 8, 577]),
+            ("customer-7", [2, 7, 12, 324]),
+            ("é漢", [2, 2, 2, 381]),
+            ("", [0, 0, 0, 0]),
+            ("orders-123456", [1, 1, 9, 719]),
+        ] {
+            let chosen = [4, 8, 16, 1000].map(|count| consistent_hash(java_hash(group).into(), count));
+            assert_eq!(chosen, queues, "{group}");
+        }
         for input in [0, 1, -1, i64::MAX, i64::MIN] {
             assert_eq!(consistent_hash(input, 1), 0);
             let (eight, nine) = (consistent_hash(input, 8), consistent_hash(input, 9));

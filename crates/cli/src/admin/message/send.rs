@@ -167,9 +167,9 @@ impl Sent {
             offset: receipt.queue_offset,
             status: match receipt.status {
                 SendStatus::Stored => "stored",
-                SendStatus::FlushDiskTimeout => "not yet on disk",
-                SendStatus::FlushSlaveTimeout => "not yet on a second broker",
-                SendStatus::SlaveNotAvailable => "no second broker there",
+                SendStatus::FlushDiskTimeout => "flushDiskTimeout",
+                SendStatus::FlushSlaveTimeout => "flushSlaveTimeout",
+                SendStatus::SlaveNotAvailable => "slaveNotAvailable",
             },
             recall_handle: receipt.recall_handle,
         }
@@ -178,7 +178,12 @@ impl Sent {
 
 impl View for Sent {
     fn text(&self, _: Style) -> String {
-        let status = if self.status == "stored" { String::new() } else { format!(" ({})", self.status) };
+        let status = match self.status {
+            "flushDiskTimeout" => ", not yet on its disk",
+            "flushSlaveTimeout" => ", not yet on a second broker",
+            "slaveNotAvailable" => ", no second broker is there",
+            _ => "",
+        };
         let place = match &self.recall_handle {
             // Its place in the queue is not known before it is due.
             Some(_) => format!("queue {} of {}, to be delivered later", self.queue, self.broker),

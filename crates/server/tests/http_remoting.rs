@@ -62,7 +62,7 @@ async fn clients_calls_and_connections_of_the_older_protocol_are_counted() {
     assert_eq!(found.value("rocketmq_messages_out_total", &taken), Some(2.0));
     assert_eq!(found.value("rocketmq_consumer_lag_messages", &taken), Some(1.0));
     assert_eq!(found.value("rocketmq_consumer_ready_messages", &taken), Some(1.0));
-    let kind = [("language", "java"), ("version", "v5_3_1"), ("protocol_type", "remoting")];
+    let kind = [("language", "rust"), ("version", "v5_3_1"), ("protocol_type", "remoting")];
     // The consumer's heartbeat names its inner producer, too.
     assert_eq!(found.value("rocketmq_producer_connections", &kind), Some(2.0));
     let group = [("consumer_group", "takers"), ("consume_mode", "push"), ("is_system", "false")];

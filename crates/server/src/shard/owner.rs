@@ -5,7 +5,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, never, select};
-use redstart_engine::{Engine, MessageType, Sent, Timestamp};
+use redstart_engine::{Engine, Message, MessageType, SendOptions, Sent, Timestamp};
 use redstart_log::{Error as LogError, Index};
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     request::{Called, Request},
     waiting::{WaitList, WaiterId},
 };
+use crate::statistics::Stored;
 
 /// Requests taken before looking at anything else, so that due work and commits are not starved.
 const REQUESTS_PER_ROUND: usize = 1024;
@@ -180,12 +181,9 @@ impl Owner {
                 let before = self.engine.batch_bytes();
                 match self.engine.send(&topic, &messages, options, now) {
                     Ok(Sent::Proposed(ticket)) => {
-                        let half = options.half.is_some();
-                        let kind = messages
-                            .first()
-                            .map_or(MessageType::Normal, |message| message.message_type(half));
-                        let bytes = self.engine.batch_bytes() - before;
-                        self.counters.statistics().put(&topic, kind, messages.len(), bytes);
+                        let log_bytes = self.engine.batch_bytes() - before;
+                        let stored = stored(&messages, options, log_bytes);
+                        self.counters.statistics().put(&topic, stored);
                         self.replies.add_send(ticket, messages.len(), reply, permit);
                     }
                     Ok(Sent::DuplicateOf(ticket)) => self.replies.add_duplicate(ticket, reply),
@@ -286,5 +284,16 @@ impl Owner {
         self.replies.settle(outcomes);
         self.engine.take_changes().iter().for_each(events::log_change);
         Ok(())
+    }
+}
+
+/// What a send counts as. The messages of a batch are of one type.
+fn stored(messages: &[Message], options: SendOptions, log_bytes: usize) -> Stored {
+    let half = options.half.is_some();
+    Stored {
+        kind: messages.first().map_or(MessageType::Normal, |message| message.message_type(half)),
+        messages: messages.len(),
+        body_bytes: messages.iter().map(|message| message.body.len()).sum(),
+        log_bytes,
     }
 }

@@ -12,7 +12,7 @@ mod traffic;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use redstart_engine::{GroupName, MessageType, Timestamp, TopicName};
+use redstart_engine::{GroupName, Timestamp, TopicName};
 
 pub use crowd::{Alike, Crowd, OTHERS};
 pub use days::{Days, Mornings};
@@ -20,7 +20,7 @@ pub use histogram::{Distribution, Histogram};
 pub use live::{Here, Live};
 pub use meter::{Meter, Span, Sum};
 pub use rpc::{Call, Rpcs};
-pub use traffic::{DeferredTraffic, GroupTraffic, IncomingTraffic, TopicTraffic};
+pub use traffic::{DeferredTraffic, GroupTraffic, IncomingTraffic, Stored, TopicTraffic};
 
 use table::Table;
 use traffic::{OfGroup, OfTopic};
@@ -47,10 +47,10 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Messages of one type were stored; `bytes` is what they take in the log.
-    pub fn put(&self, topic: &TopicName, kind: MessageType, messages: usize, bytes: usize) {
-        self.put.add(messages, bytes);
-        self.topics.count(topic, |topic| topic.put(kind, messages, bytes));
+    /// Messages were stored.
+    pub fn put(&self, topic: &TopicName, stored: Stored) {
+        self.put.add(stored.messages, stored.body_bytes);
+        self.topics.count(topic, |topic| topic.put(stored));
     }
 
     pub fn got(&self, topic: &TopicName, group: &GroupName, messages: usize, bytes: usize) {

@@ -12,6 +12,16 @@ static SIZE_BOUNDS: [u64; 6] = [1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4
 static DELAY_BOUNDS: [u64; 6] = [60, 600, 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600];
 static FINISH_BOUNDS: [u64; 6] = [5, 60, 600, 3600, 12 * 3600, 24 * 3600];
 
+/// Messages of one type that were stored together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    pub kind: MessageType,
+    pub messages: usize,
+    pub body_bytes: usize,
+    /// What they take in the log.
+    pub log_bytes: usize,
+}
+
 /// Messages of one type that came to a topic.
 #[derive(Debug)]
 struct Incoming {
@@ -44,8 +54,9 @@ pub(super) struct OfGroup {
 }
 
 impl OfTopic {
-    pub fn put(&self, kind: MessageType, messages: usize, bytes: usize) {
-        self.put.add(messages, bytes);
+    pub fn put(&self, stored: Stored) {
+        let Stored { kind, messages, body_bytes, log_bytes: bytes } = stored;
+        self.put.add(messages, body_bytes);
         let Some(incoming) = self.incoming.get(kind as usize) else { return };
         let incoming = incoming.get_or_init(|| {
             Box::new(Incoming { bytes: AtomicU64::new(0), sizes: Histogram::new(&SIZE_BOUNDS) })

@@ -62,7 +62,7 @@ families! {
     MESSAGES_OUT: Broker Counter "rocketmq_messages_out_total" ["topic", "consumer_group", "is_system"]
         "Messages handed out to consumers, every delivery counted";
     THROUGHPUT_OUT: Broker Counter "rocketmq_throughput_out_total" ["topic", "consumer_group", "is_system"]
-        "Bytes of messages handed out to consumers, as they are in the log";
+        "Bytes of messages handed out: to 4.x pulls as they are sent, to others as they are in the log";
     SEND_TO_DLQ: Broker Counter "rocketmq_send_to_dlq_messages_total" ["topic", "consumer_group", "is_system"]
         "Messages that went to the dead letters of a group";
     RPC_LATENCY: Broker Histogram "rocketmq_rpc_latency_milliseconds"

@@ -25,6 +25,8 @@ use super::{driver::Received, produce::Messages, rpc::Connection};
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const LONG_POLL: Duration = Duration::from_secs(5);
+/// As good as none; without a time the server takes its own.
+const SHORT_POLL: Duration = Duration::from_millis(1);
 const INVISIBLE: Duration = Duration::from_secs(60);
 
 /// One client: a connection, its settings told to the server.
@@ -66,8 +68,8 @@ fn resource(name: &str) -> Resource {
     Resource { resource_namespace: String::new(), name: name.to_owned() }
 }
 
-fn seconds(time: Duration) -> prost_types::Duration {
-    prost_types::Duration { seconds: time.as_secs() as i64, nanos: 0 }
+fn wire_duration(time: Duration) -> prost_types::Duration {
+    prost_types::Duration { seconds: time.as_secs() as i64, nanos: time.subsec_nanos() as i32 }
 }
 
 fn since_epoch() -> Duration {
@@ -114,7 +116,7 @@ impl Client {
         let subscription = Subscription {
             group: Some(resource(group)),
             subscriptions: topics.iter().map(entry).collect(),
-            long_polling_timeout: Some(seconds(LONG_POLL)),
+            long_polling_timeout: Some(wire_duration(LONG_POLL)),
             ..Subscription::default()
         };
         let settings = Settings {
@@ -198,7 +200,7 @@ impl Receiver {
 
     /// A group begins at the newest message of its first receive, which must not be the load's.
     pub async fn join(&self) -> anyhow::Result<()> {
-        let none = self.receive_within(Duration::ZERO).await?;
+        let none = self.receive_within(SHORT_POLL).await?;
         ensure!(none.is_empty(), "the topic is in use: a message came before the load began");
         Ok(())
     }
@@ -214,9 +216,9 @@ impl Receiver {
             message_queue: Some(MessageQueue { topic, ..MessageQueue::default() }),
             filter_expression: Some(everything()),
             batch_size: self.batch,
-            invisible_duration: Some(seconds(INVISIBLE)),
+            invisible_duration: Some(wire_duration(INVISIBLE)),
             auto_renew: false,
-            long_polling_timeout: Some(seconds(long_poll)),
+            long_polling_timeout: Some(wire_duration(long_poll)),
             attempt_id: None,
         };
         let mut answers = self.client.connection.stream(&self.client.methods.receive, &request).await?;

@@ -34,7 +34,11 @@ impl Signer {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path)?,
             Err(error) => return Err(error),
         };
-        Ok(Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
+        Ok(Signer::with_key(&bytes))
+    }
+
+    pub fn with_key(key: &[u8]) -> Signer {
+        Signer { key: hmac::Key::new(hmac::HMAC_SHA256, key) }
     }
 
     /// Layout: kind u8, group u32, topic u32, queue u32, offset u64, seq u64, signature; as hexadecimal text.
@@ -170,10 +174,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_sign_is_no_digit_of_a_handle() {
+        let signer = Signer::with_key(&[7; KEY_LEN]);
+        let text = signer.receipt(receipt());
+        assert!(text.starts_with("01"), "\"+1\" would be the same number");
+        assert_eq!(signer.read_receipt(&text.replacen("01", "+1", 1)), None);
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_is_a_handle_that_was_not_made_here(text in ".{0,120}", at: usize, byte: u8) {
-            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            let signer = Signer::with_key(&[7; KEY_LEN]);
             proptest::prop_assert_eq!(signer.read_receipt(&text), None);
             proptest::prop_assert_eq!(signer.read_recall(&text), None);
             proptest::prop_assert_eq!(signer.read_transaction(&text), None);
@@ -188,7 +200,7 @@ mod tests {
 
         #[test]
         fn every_receipt_comes_back(group: u32, topic: u32, queue: u32, offset: u64, seq: u64) {
-            let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]) };
+            let signer = Signer::with_key(&[7; KEY_LEN]);
             let queue = QueueKey { topic: TopicId(topic), queue: QueueId(queue) };
             let receipt = Receipt { group: GroupId(group), queue, offset: QueueOffset(offset), seq };
             proptest::prop_assert_eq!(signer.read_receipt(&signer.receipt(receipt)), Some(receipt));

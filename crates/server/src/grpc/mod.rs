@@ -13,6 +13,8 @@ mod commands;
 mod conduct;
 mod convert;
 mod elsewhere;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod handle;
 mod http2;
 mod intake;

@@ -13,6 +13,8 @@ mod convert;
 mod dispatch;
 mod elsewhere;
 mod ensure;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod listen;
 mod locks;
 mod members;

@@ -17,7 +17,7 @@ pub(super) fn handle(topic: &str, broker: &str, key: TimerKey, id: &str) -> Stri
 }
 
 /// The message that a handle names: its topic, its key, its id.
-fn read(handle: &str) -> Option<(String, TimerKey, String)> {
+pub(super) fn read(handle: &str) -> Option<(String, TimerKey, String)> {
     let text = String::from_utf8(URL_SAFE.decode(handle).ok()?).ok()?;
     let fields: Vec<&str> = text.split(' ').collect();
     let ["v1", topic, _, due, id, position] = fields[..] else { return None };

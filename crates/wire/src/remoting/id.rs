@@ -14,7 +14,8 @@ pub fn offset_message_id(host: SocketAddr, physical_offset: i64) -> String {
 
 /// Reads such an id back.
 pub fn read_offset_message_id(text: &str) -> Option<(SocketAddr, i64)> {
-    if !text.is_ascii() || !matches!(text.len(), 32 | 56) {
+    // Only digits: the number parser would take a sign.
+    if !matches!(text.len(), 32 | 56) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let bytes: Vec<u8> = (0..text.len() / 2)
@@ -32,6 +33,15 @@ pub fn read_offset_message_id(text: &str) -> Option<(SocketAddr, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sign_is_no_digit() {
+        for at in [0, 8, 30] {
+            let mut text = offset_message_id("127.0.0.1:10911".parse().unwrap(), 258);
+            text.replace_range(at..at + 2, "+1");
+            assert_eq!(read_offset_message_id(&text), None, "{text}");
+        }
+    }
 
     #[test]
     fn ids_come_back_for_both_address_families() {

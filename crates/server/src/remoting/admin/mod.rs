@@ -26,6 +26,8 @@ pub(super) use groups::{all_groups, delete_group, forbidden, group, is_forbidden
 pub(super) use legacy::{acl_config, acl_version, delete_account, put_account, put_white_addresses};
 pub(super) use offsets::{all_consumer_offsets, all_delay_offsets, clone_offsets, correction, reset};
 pub(super) use progress::{broker_consume_stats, consume_stats, consume_time_span, topic_stats};
+#[cfg(feature = "fuzz")]
+pub(super) use properties::read as read_properties;
 pub(super) use queues::queue_entries;
 pub(super) use relay::{consume_directly, consumer_status, running_info};
 pub(super) use resets::Resets;

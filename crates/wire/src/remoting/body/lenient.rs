@@ -1,5 +1,5 @@
 /// Makes standard JSON of what the Java library for it writes: keys that are numbers or objects become strings. `None`
-/// for what is not even that. The result may be up to three times as long.
+/// for what is not even that. The result may be up to six times as long: a control character becomes an escape.
 pub fn standard(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let mut out = String::with_capacity(text.len() + 16);

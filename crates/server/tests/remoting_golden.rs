@@ -99,8 +99,8 @@ async fn prepare(client: &mut Client, exchanges: &[(Command, Command)]) {
 /// The same request, but one that waits for nothing.
 fn at_once(mut request: Command) -> Command {
     for (name, value) in [("suspendTimeoutMillis", "0"), ("pollTime", "0"), ("bornTime", "0")] {
-        if let Some(field) = request.fields.get_mut(name) {
-            value.clone_into(field);
+        if request.field(name).is_some() {
+            request.fields.insert(name, value);
         }
     }
     request
@@ -123,7 +123,7 @@ impl Shape {
 }
 
 fn shape(answer: &Command) -> Shape {
-    let fields = answer.fields.keys().map(|name| format!("ext.{name}"));
+    let fields = answer.fields.iter().map(|(name, _)| format!("ext.{name}"));
     let mut shape = Shape { members: fields.collect(), empty: Vec::new() };
     if answer.body.starts_with(b"{")
         && let Some(text) = standard(&answer.body)

@@ -148,9 +148,13 @@ fn sends_have_what_a_message_needs() {
             assert!(!header.topic.is_empty() && !header.producer_group.is_empty() && header.born_at > 0);
             assert_eq!(header.batch, !single);
             let all = if single {
-                vec![header.properties]
+                vec![header.properties.to_owned()]
             } else {
-                decode_batch(request.body, 100).unwrap().into_iter().map(|entry| entry.properties).collect()
+                decode_batch(request.body.clone(), 100)
+                    .unwrap()
+                    .into_iter()
+                    .map(|entry| entry.properties)
+                    .collect()
             };
             for properties in &all {
                 let properties = decode_properties(properties);

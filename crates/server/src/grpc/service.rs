@@ -193,11 +193,10 @@ impl Service {
         request: v2::ReceiveMessageRequest,
     ) -> Answers<v2::ReceiveMessageResponse> {
         let caller = self.client(head).map(|id| metadata::caller(&head.headers, id));
-        let stream = match caller {
+        match caller {
             Ok(caller) => self.receive(caller, request).await,
             Err(refusal) => super::receive::refused(&refusal),
-        };
-        stream
+        }
     }
 
     pub(super) async fn ack_message(
@@ -292,8 +291,7 @@ impl Service {
             Ok(_) => self.pull(request).await,
             Err(refusal) => Err(refusal),
         };
-        let stream = stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal));
-        stream
+        stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))
     }
 
     pub(super) async fn update_offset(

@@ -16,7 +16,7 @@ pub fn accept(command: &Command, now: Timestamp) -> Option<Vec<Message>> {
         let entries = decode_batch(command.body.clone(), BATCH_MAX).ok()?;
         entries.into_iter().map(|entry| (entry.properties, entry.flag, entry.body)).collect()
     } else {
-        vec![(header.properties, header.flag, command.body.clone())]
+        vec![(header.properties.to_owned(), header.flag, command.body.clone())]
     };
     let accept = |(properties, flag, body): (String, i32, bytes::Bytes)| {
         let incoming = Incoming {
@@ -24,7 +24,7 @@ pub fn accept(command: &Command, now: Timestamp) -> Option<Vec<Message>> {
             flag,
             system_flag: header.system_flag,
             born_at: header.born_at,
-            born_host: ([192, 0, 2, 1], 1).into(),
+            born_host: "192.0.2.1:1",
             body,
             delay_levels: LEVELS,
             now,

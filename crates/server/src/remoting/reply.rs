@@ -20,7 +20,7 @@ const PUSH_MAX: Duration = Duration::from_secs(10);
 /// waits for it waits now, so that the push comes first and decides what is answered.
 pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     let header = SendHeader::read(request)?;
-    let topic = TopicName::new(&header.topic)?;
+    let topic = TopicName::new(header.topic)?;
     check(request, &topic).await?;
     let pushed = push(request, &header).await;
     let stored = store(request, &header, topic).await;

@@ -11,6 +11,7 @@ mod logging;
 mod mqadmin;
 mod pages;
 mod serve;
+mod similar;
 mod startup;
 
 use std::{

@@ -34,6 +34,8 @@ impl Broker {
         let names = free_port();
         let mut child = Command::new(env!("CARGO_BIN_EXE_redstart"))
             .args([
+                "--http-port",
+                "0",
                 "--grpc-port",
                 "0",
                 "--broker-port",

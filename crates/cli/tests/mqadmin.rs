@@ -36,6 +36,8 @@ impl Server {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let mut child = Command::new(BINARY)
                 .args([
+                    "--http-port",
+                    "0",
                     "--grpc-port",
                     "0",
                     "--broker-port",

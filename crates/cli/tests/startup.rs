@@ -58,10 +58,11 @@ fn a_port_that_is_taken_is_named_with_its_setting() {
         ("--grpc-port", "grpc_port", "REDSTART_GRPC_PORT"),
         ("--namesrv-port", "namesrv_port", "REDSTART_NAMESRV_PORT"),
         ("--broker-port", "broker_port", "REDSTART_BROKER_PORT"),
+        ("--http-port", "http_port", "REDSTART_HTTP_PORT"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
-        command.env_clear().args(["--http-port", "0", "--data-dir"]).arg(data.path());
-        for other in ["--grpc-port", "--namesrv-port", "--broker-port"] {
+        command.env_clear().arg("--data-dir").arg(data.path());
+        for other in ["--grpc-port", "--namesrv-port", "--broker-port", "--http-port"] {
             command.args([other, if other == flag { &port } else { "0" }]);
         }
         let taken = format!("port {port} of 127.0.0.1 is taken");

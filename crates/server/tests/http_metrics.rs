@@ -138,7 +138,13 @@ async fn counters_and_lags_tell_what_clients_did() {
     assert_eq!(found.value("redstart_connections", &[("protocol", "http")]), Some(1.0), "this one");
     assert_eq!(found.value("redstart_empty_receives_total", &[]), Some(1.0));
     assert_eq!(found.value("redstart_memory_budget_used_bytes", &[("budget", "store")]), Some(0.0));
-    assert_eq!(found.value("rocketmq_storage_flush_behind_bytes", &node), Some(0.0));
+    // Deliveries and acks are synced a moment after they are written.
+    let synced = async {
+        while pages.scrape().await.value("rocketmq_storage_flush_behind_bytes", &node) != Some(0.0) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), synced).await.expect("all is synced");
     let frames = found.value("redstart_frame_bytes_count", &[]).unwrap();
     assert!(frames >= 6.0, "{frames}");
     assert_eq!(found.value("redstart_frame_records_count", &[]), Some(frames));

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use redstart_client::admin::{Admin, Error, Target};
 
-use super::similar::similar;
+use crate::similar::similar;
 
 /// Adds what helps: how to start a server, what a name may have meant.
 pub async fn explain(admin: &Admin, error: anyhow::Error) -> anyhow::Error {

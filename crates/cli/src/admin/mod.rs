@@ -8,7 +8,6 @@ mod group;
 mod message;
 mod offset;
 mod output;
-mod similar;
 mod table;
 mod target;
 mod time;

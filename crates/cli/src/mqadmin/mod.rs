@@ -23,7 +23,6 @@ mod read;
 mod send;
 mod settings;
 mod special;
-mod suggest;
 mod table;
 mod text;
 mod topic_views;
@@ -38,6 +37,7 @@ use anyhow::Context as _;
 use redstart_client::admin::{self, Admin};
 use redstart_wire::remoting::code;
 
+use crate::similar::closest;
 use context::{Context, Outcome};
 use parse::Given;
 use table::Spec;
@@ -90,7 +90,7 @@ fn overview() -> String {
 }
 
 fn unknown(name: &str) -> anyhow::Result<ExitCode> {
-    let meant = suggest::closest(name, table::all().map(|spec| spec.name));
+    let meant = closest(name, table::all().map(|spec| spec.name));
     let meant = meant.map(|name| format!(" Did you mean {name}?")).unwrap_or_default();
     eprintln!("The sub command {name} not exist.{meant}");
     Ok(ExitCode::FAILURE)

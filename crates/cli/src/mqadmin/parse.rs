@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{option::Opt, suggest::closest};
+use super::option::Opt;
+use crate::similar::closest;
 
 /// What was given. Values are trimmed, as mqadmin does.
 #[derive(Debug, Default, PartialEq, Eq)]

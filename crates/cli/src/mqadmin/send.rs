@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bytes::Bytes;
-use redstart_client::admin::{Error, OutgoingMessage, Receipt, TRACE_TOPIC, property};
-use redstart_wire::remoting::body::TopicRoute;
+use redstart_client::admin::{Error, OutgoingMessage, Receipt, TRACE_TOPIC, places, property};
 
 use super::{
     context::{Context, Outcome, say},
@@ -16,30 +15,8 @@ use super::{
 
 /// Topics that a broker makes when they are first sent to are made after this one.
 const DEFAULT_TOPIC: &str = "TBW102";
-const WRITE: u8 = 2;
 /// Bytes of a body that is sent only for its time.
 const BODY_BYTES_MAX: usize = 16 << 20;
-
-/// A queue that can be written to, and where.
-struct Place {
-    broker: String,
-    address: String,
-    queue: i32,
-}
-
-fn places(route: &TopicRoute) -> Vec<Place> {
-    let mut places = Vec::new();
-    for queues in route.queue_datas.iter().filter(|queues| queues.perm & WRITE != 0) {
-        let broker = route.broker_datas.iter().find(|broker| broker.broker_name == queues.broker_name);
-        let Some(address) = broker.and_then(|broker| broker.broker_addrs.get("0")) else { continue };
-        places.extend((0..queues.write_queue_nums).map(|queue| Place {
-            broker: queues.broker_name.clone(),
-            address: address.clone(),
-            queue: queue as i32,
-        }));
-    }
-    places
-}
 
 /// Sends to a topic; one that is not there may be made by the broker if it makes topics by itself.
 async fn send(c: &Context, message: &OutgoingMessage) -> Result<Receipt, Error> {

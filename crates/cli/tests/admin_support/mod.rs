@@ -93,7 +93,7 @@ impl Server {
         let data = TempDir::new().unwrap();
         let (names, broker) = (free_port(), free_port());
         let mut child = binary()
-            .args(["serve", "--grpc-port", "0"])
+            .args(["serve", "--grpc-port", "0", "--http-port", "0"])
             .args(["--namesrv-port", &names.to_string(), "--broker-port", &broker.to_string(), "--data-dir"])
             .arg(data.path())
             .stdout(Stdio::piped())

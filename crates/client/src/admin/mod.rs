@@ -40,7 +40,7 @@ pub use offsets::Boundary;
 pub use progress::{ConsumeStats, Progress};
 pub use property as properties;
 pub use pull::{Expression, PullRequest, PullStatus, Pulled};
-pub use send::{OutgoingMessage, Receipt, SendStatus, message_id};
+pub use send::{OutgoingMessage, Place, Receipt, SendStatus, message_id, places};
 pub use topics::{TopicSpec, TopicStats};
 pub use trace::{Trace, TraceKind, read_trace};
 

@@ -87,11 +87,12 @@ pub struct Receipt {
     pub recall_handle: Option<String>,
 }
 
-/// A queue that can be written to.
-struct Place {
-    broker: String,
-    address: String,
-    queue: i32,
+/// A queue that can be written to, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub broker: String,
+    pub address: String,
+    pub queue: i32,
 }
 
 impl Admin {
@@ -164,7 +165,7 @@ fn random() -> u32 {
 }
 
 /// All queues that can be written to, in the order in which RocketMQ counts them.
-fn places(route: &TopicRoute) -> Vec<Place> {
+pub fn places(route: &TopicRoute) -> Vec<Place> {
     let mut places = Vec::new();
     for queues in route.queue_datas.iter().filter(|queues| queues.perm & WRITE != 0) {
         let broker = route.broker_datas.iter().find(|broker| broker.broker_name == queues.broker_name);

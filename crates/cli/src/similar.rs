@@ -5,15 +5,14 @@ const SHOWN_MAX: usize = 3;
 /// The names closest to what was typed, if any is close: a few letters apart, or one within the other.
 pub fn similar<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let typed = typed.to_lowercase();
-    let limit = (typed.chars().count() / 3).clamp(1, 4);
     let mut close: Vec<(usize, &str)> = names
         .into_iter()
         .filter_map(|name| {
             let lower = name.to_lowercase();
-            let distance = distance(&typed, &lower);
             let within =
                 typed.len() >= 3 && (lower.contains(&typed) || typed.contains(&lower) && lower.len() >= 3);
-            (distance <= limit || within).then_some((distance, name))
+            let distance = || within.then(|| strsim::osa_distance(&typed, &lower));
+            Some((slip(&typed, &lower).or_else(distance)?, name))
         })
         .collect();
     close.sort_unstable();
@@ -21,24 +20,17 @@ pub fn similar<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec
     close.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for i in 1..=one.len() {
-        let mut row = vec![i];
-        for j in 1..=other.len() {
-            let replaced = last[j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            let mut best = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[other.len()]
+/// The name nearest to what was typed, when it is near enough to be a slip.
+pub fn closest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    let near = |name: &'a str| Some((slip(&typed, &name.to_lowercase())?, name));
+    names.into_iter().filter_map(near).filter(|_| typed.chars().count() > 1).min().map(|(_, name)| name)
+}
+
+/// Letters to insert, delete, replace or swap with their neighbour, if they are few.
+fn slip(typed: &str, name: &str) -> Option<usize> {
+    let limit = (typed.chars().count() / 3).clamp(1, 4);
+    Some(strsim::osa_distance(typed, name)).filter(|distance| *distance <= limit)
 }
 
 #[cfg(test)]
@@ -57,6 +49,14 @@ mod tests {
         ] {
             assert_eq!(similar(typed, names), meant, "{typed}");
         }
-        assert_eq!((distance("", "abc"), distance("abc", ""), distance("ab", "ba")), (3, 3, 1));
+    }
+
+    #[test]
+    fn slips_are_understood_and_other_words_are_not() {
+        let known = ["updateTopic", "topicList", "deleteTopic"];
+        assert_eq!(closest("updateTopics", known), Some("updateTopic"));
+        assert_eq!(closest("listTopic", known), None);
+        assert_eq!(closest("topiclst", known), Some("topicList"));
+        assert_eq!(closest("x", known), None);
     }
 }

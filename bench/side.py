@@ -1,6 +1,7 @@
 """One server under load."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ BENCH = Path(__file__).resolve().parent
 TOPIC, GROUP = "bench-load", "bench-group"
 PORTS = {"grpc": "grpc_port", "remoting": "namesrv_port"}
 apache.HEAP = "2g"
+SETTLE_SECONDS = 5
 
 
 class Side:
@@ -65,6 +67,9 @@ class Side:
     def stop(self):
         self.server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+        # What the disk still does for one server must not be held against the next.
+        os.sync()
+        time.sleep(SETTLE_SECONDS)
 
 
 def settings(folder, sync):

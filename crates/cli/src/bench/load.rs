@@ -243,14 +243,20 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     keep_pace(meter);
+    let warm_up = common.warm_up();
+    let mut before = Usage::of(&common.target.server_pids)?;
+    let mut started = Instant::now();
+    // Without a warm-up the first message counts: a load that ends by a count would wait for it in vain.
+    meter.measuring.store(warm_up.is_zero(), Ordering::Relaxed);
     let mut running: JoinSet<()> = JoinSet::new();
     for worker in workers {
         running.spawn(worker);
     }
-    tokio::time::sleep(common.warm_up()).await;
-    let before = Usage::of(&common.target.server_pids)?;
-    meter.measuring.store(true, Ordering::Relaxed);
-    let started = Instant::now();
+    if !warm_up.is_zero() {
+        tokio::time::sleep(warm_up).await;
+        (before, started) = (Usage::of(&common.target.server_pids)?, Instant::now());
+        meter.measuring.store(true, Ordering::Relaxed);
+    }
     match common.until {
         Some(until) => await_count(until, started, meter).await?,
         None => show_progress(common.measured(), started, meter).await,

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    Engine, Filter, GroupConfig, GroupName, OffsetError, Pull, PullStatus, Pulled, QueueId, QueueOffset,
-    TopicName,
+    Engine, Filter, GroupConfig, GroupName, OffsetError, PullStatus, Pulled, QueueId, QueueOffset, TopicName,
 };
 use redstart_wire::remoting::code;
 
@@ -134,7 +133,7 @@ async fn look(
                 // A queue that does not exist is refused by the pull itself.
                 let _ = engine.commit_offset(group, topic, *queue, offset);
             }
-            (known, Ok(engine.pull(&borrowed(&pull))))
+            (known, Ok(engine.pull(&pull.pull())))
         })
     };
     match turn().await? {
@@ -144,11 +143,6 @@ async fn look(
             Ok(turn().await?.1)
         }
     }
-}
-
-fn borrowed(request: &PullRequest) -> Pull<'_> {
-    let PullRequest { topic, queue, offset, max, bytes_max, filter, .. } = request;
-    Pull { topic, queue: *queue, offset: *offset, max: *max, bytes_max: *bytes_max, filter }
 }
 
 fn standing(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) -> Result<(), Forbidden> {

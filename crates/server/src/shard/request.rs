@@ -83,7 +83,7 @@ pub struct PullRequest {
 }
 
 impl PullRequest {
-    pub(super) fn pull(&self) -> Pull<'_> {
+    pub(crate) fn pull(&self) -> Pull<'_> {
         Pull {
             topic: &self.topic,
             queue: self.queue,

@@ -1,5 +1,6 @@
 """The official clients of one scenario: made here, closed together when it ends."""
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -86,6 +87,9 @@ class Clients:
                 client.shutdown()
 
     def _start(self, client):
+        # The client handles an answer that is there before it looks in the thread that asked, and needs an event loop
+        # there. Python makes one for the main thread alone.
+        asyncio.set_event_loop(asyncio.new_event_loop())
         client.startup()
         self._open.append(client)
         return client

@@ -1,10 +1,10 @@
 //! Frames: `totalLen i32 | serialization u8, header length u24 | header | body`, big-endian. `totalLen` does not count
 //! itself.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{Fields, Language};
 
@@ -151,7 +151,7 @@ pub fn encode_head(command: &Command, output: &mut BytesMut) {
     lengths.put_u32((kind << 24) | header_len as u32);
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JsonHeader<'a> {
     code: i32,
@@ -160,12 +160,10 @@ struct JsonHeader<'a> {
     language: Cow<'a, str>,
     opaque: i32,
     version: i32,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     remark: Option<Cow<'a, str>>,
     #[serde(rename = "extFields")]
-    fields: Cow<'a, Fields>,
-    #[serde(borrow, rename = "serializeTypeCurrentRPC")]
-    serialization: Cow<'a, str>,
+    fields: Fields,
 }
 
 fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
@@ -178,25 +176,51 @@ fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
         opaque: header.opaque,
         flag: header.flag,
         remark: header.remark.map(Cow::into_owned).filter(|remark| !remark.is_empty()),
-        fields: header.fields.into_owned(),
+        fields: header.fields,
         body: Bytes::new(),
         serialization: Serialization::Json,
     })
 }
 
+/// By hand: a serializer that writes every mark apart takes several times as long, and each answer has a header.
 fn encode_json(command: &Command, output: &mut BytesMut) {
-    let header = JsonHeader {
-        code: command.code,
-        flag: command.flag,
-        language: command.language.name().into(),
-        opaque: command.opaque,
-        version: command.version,
-        remark: command.remark.as_deref().map(Cow::Borrowed),
-        fields: Cow::Borrowed(&command.fields),
-        serialization: "JSON".into(),
-    };
-    // Texts and numbers into memory: nothing of that can fail.
-    let _ = serde_json::to_writer(output.writer(), &header);
+    put_number(b"{\"code\":", command.code, output);
+    put_number(b",\"flag\":", command.flag, output);
+    output.put_slice(b",\"language\":");
+    put_text(command.language.name(), output);
+    put_number(b",\"opaque\":", command.opaque, output);
+    put_number(b",\"version\":", command.version, output);
+    if let Some(remark) = &command.remark {
+        output.put_slice(b",\"remark\":");
+        put_text(remark, output);
+    }
+    output.put_slice(b",\"extFields\":{");
+    for (n, (name, value)) in command.fields.iter().enumerate() {
+        if n > 0 {
+            output.put_u8(b',');
+        }
+        put_text(name, output);
+        output.put_u8(b':');
+        put_text(value, output);
+    }
+    output.put_slice(b"},\"serializeTypeCurrentRPC\":\"JSON\"}");
+}
+
+fn put_number(before: &[u8], number: i32, output: &mut BytesMut) {
+    output.put_slice(before);
+    // Into memory: that cannot fail.
+    let _ = write!(output, "{number}");
+}
+
+fn put_text(text: &str, output: &mut BytesMut) {
+    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        let _ = serde_json::to_writer(output.writer(), text);
+        return;
+    }
+    output.reserve(text.len() + 2);
+    output.put_u8(b'"');
+    output.put_slice(text.as_bytes());
+    output.put_u8(b'"');
 }
 
 /// Layout: code i16, language u8, version i16, opaque i32, flag i32, remark (i32 length), fields (i32 length of all:
@@ -335,6 +359,18 @@ mod tests {
             framed.put_slice(&bytes);
             let _ = decode(&mut framed);
             let _ = decode(&mut BytesMut::from(&bytes[..]));
+        }
+
+        #[test]
+        fn any_text_comes_back_as_it_was(binary: bool, value in "\\PC{0,20}|[\\x00-\\x7f]{1,20}", remark in "[\\x00-\\xff]{1,20}") {
+            let serialization = if binary { Serialization::Binary } else { Serialization::Json };
+            let mut command = Command { remark: Some(remark), ..command(serialization) };
+            if !value.is_empty() {
+                command = command.with_field("value", &value);
+            }
+            let mut bytes = BytesMut::new();
+            encode(&command, &mut bytes);
+            prop_assert_eq!(decode(&mut bytes), Ok(Some(command)));
         }
 
         /// Whatever is accepted of a damaged frame is a command that can be sent on.

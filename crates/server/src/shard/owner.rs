@@ -12,7 +12,7 @@ use super::{
     Clock, Config, Counters, Failure, Flush,
     clerk::Clerk,
     events::{self, Fullness},
-    flusher::Flushing,
+    flusher::{Flushing, Report},
     lites::LiteSets,
     replies::Replies,
     request::{Called, Request},
@@ -111,7 +111,7 @@ impl Owner {
             self.submit(now)?;
             self.counters.set_waiting(self.waiting.len());
             self.housekeep(now);
-            self.flush_facts();
+            self.flush_facts()?;
         }
         self.finish()
     }
@@ -126,7 +126,7 @@ impl Owner {
                 // Every handle is gone.
                 Err(_) => self.stopping = true,
             },
-            recv(self.flushing.committed) -> report => match report {
+            recv(self.flushing.reports) -> report => match report {
                 Ok(report) => self.commit(report)?,
                 Err(_) => return Err(Failure::Panicked),
             },
@@ -166,7 +166,7 @@ impl Owner {
     }
 
     pub(super) fn take_reports(&mut self) -> Result<(), Failure> {
-        while let Ok(report) = self.flushing.committed.try_recv() {
+        while let Ok(report) = self.flushing.reports.try_recv() {
             self.commit(report)?;
         }
         while let Ok(done) = self.clerk.done.try_recv() {
@@ -230,7 +230,7 @@ impl Owner {
                 let end = self.counters.appended(records, bytes);
                 self.written.push_back(Written { index, at: Instant::now(), end, decisions });
                 if decisions {
-                    self.order_flush();
+                    self.flush()?;
                 } else {
                     self.facts_flush_at.get_or_insert_with(|| Instant::now() + FACTS_FLUSH_AFTER);
                 }
@@ -250,21 +250,29 @@ impl Owner {
         Ok(())
     }
 
-    fn order_flush(&mut self) {
+    /// What was written is made durable: at once if nobody waits and the disk is quick, else beside the owner's work.
+    fn flush(&mut self) -> Result<(), Failure> {
         self.facts_flush_at = None;
+        if self.incoming.is_empty() && self.flushing.is_short() {
+            let report = self.flushing.flush();
+            return self.commit(report);
+        }
         self.flushing.order();
+        Ok(())
     }
 
     /// Also when a checkpoint waits for the last frame.
-    fn flush_facts(&mut self) {
+    fn flush_facts(&mut self) -> Result<(), Failure> {
         if self.facts_flush_at.is_some_and(|at| self.checkpoint_wanted || at <= Instant::now()) {
-            self.order_flush();
+            self.flush()?;
         }
+        Ok(())
     }
 
-    fn commit(&mut self, report: Result<Index, LogError>) -> Result<(), Failure> {
+    fn commit(&mut self, report: Report) -> Result<(), Failure> {
+        self.flushing.reported(&report);
         self.counters.flushed();
-        let index = report?;
+        let index = report.committed?;
         let mut end = 0;
         while let Some(frame) = self.written.front().copied().filter(|frame| frame.index <= index) {
             self.written.pop_front();

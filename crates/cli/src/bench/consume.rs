@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -9,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     Common,
-    driver::{self, Producer, Received, Receiver},
+    driver::{self, Received, Receivers, Sending},
     load,
     load::Meter,
     produce,
@@ -70,41 +67,10 @@ pub struct RoundTrip {
 const MARK: u64 = 0x7265_6473_7461_7274;
 pub const HEAD: usize = 16;
 
-async fn receivers(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Receiver>> {
+async fn receivers(common: &Common, receiving: &Receiving) -> anyhow::Result<Receivers> {
     ensure!(receiving.receivers > 0, "--receivers must be at least 1");
     ensure!((1..=1024).contains(&receiving.batch), "--batch must be from 1 to 1024");
-    Receiver::open_all(common, receiving).await
-}
-
-/// Receives until the end; `each` sees every message when it is done, and when its call began.
-pub async fn receive(
-    mut receiver: Receiver,
-    meter: Arc<Meter>,
-    each: impl Fn(&Meter, &Received, Instant) + Send + 'static,
-) {
-    let failed = |error: anyhow::Error| meter.failed(&format!("{error:#}"));
-    while !meter.stopping() {
-        let since = Instant::now();
-        // At the end nobody waits for messages that may never come.
-        let received = tokio::select! {
-            received = receiver.receive() => received,
-            () = meter.stopped() => break,
-        };
-        match received {
-            Ok(received) => {
-                let settled = receiver.settle(&received, |message| match message {
-                    Ok(message) => each(&meter, message, since),
-                    Err(error) => failed(error),
-                });
-                settled.await.unwrap_or_else(failed);
-            }
-            Err(error) => {
-                failed(error);
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-    receiver.close().await.unwrap_or_else(failed);
+    Receivers::open(common, receiving).await
 }
 
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -112,10 +78,9 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     common.check()?;
     driver::prepare(common, None).await?;
     let meter = Meter::new(common, None)?;
-    let receivers = receivers(common, receiving).await?.into_iter();
-    let workers =
-        receivers.map(|receiver| receive(receiver, meter.clone(), |meter, _, since| meter.done(1, since)));
-    load::measure("consume", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
+    let receivers = receivers(common, receiving).await?;
+    let workers = receivers.workers(&meter, |meter: &Meter, _: &Received, began| meter.done(1, began));
+    load::measure("consume", common, &meter, workers).await?.print(common.target.json)
 }
 
 pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
@@ -126,33 +91,24 @@ pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
     ensure!(size >= HEAD, "--size must be at least {HEAD}: the time of sending is in the body");
     driver::prepare(common, Some(&arguments.messages)).await?;
     let receivers = receivers(common, receiving).await?;
-    let producer = Arc::new(Producer::open(common, common.connections).await?);
     let meter = Meter::new(common, Some(load::interval(arguments.rate, 1)))?;
     let origin = Instant::now();
     let fill = produce::body(size - HEAD);
-    let senders = (0..arguments.in_flight).map(|_| {
-        let (meter, producer, fill) = (meter.clone(), producer.clone(), fill.clone());
-        let messages = arguments.messages.clone();
-        async move {
-            while !meter.stopping() {
-                let due = meter.turn().await.saturating_duration_since(origin);
-                if let Err(error) = producer.send(&messages, stamped(due, &fill), 1).await {
-                    meter.failed(&format!("{error:#}"));
-                }
-            }
+    let sending = Sending {
+        messages: arguments.messages.clone(),
+        batch: 1,
+        in_flight: arguments.in_flight,
+        clients: common.connections..common.connections + 1,
+    };
+    let stamp = move |due: Instant| stamped(due.saturating_duration_since(origin), &fill);
+    let mut workers = driver::senders(common, &sending, &meter, stamp, |_, _, _| {}).await?;
+    workers.extend(receivers.workers(&meter, move |meter: &Meter, message: &Received, _| {
+        // Messages of other runs are acknowledged and not counted.
+        if let Some(due) = due_time(&message.body) {
+            meter.done(1, origin + due);
         }
-    });
-    let receivers = receivers.into_iter().map(|receiver| {
-        receive(receiver, meter.clone(), move |meter, message, _| {
-            // Messages of other runs are acknowledged and not counted.
-            if let Some(due) = due_time(&message.body) {
-                meter.done(1, origin + due);
-            }
-        })
-    });
-    let senders = senders.map(|sender| Box::pin(sender) as load::Worker);
-    let workers = senders.chain(receivers.map(|receiver| Box::pin(receiver) as load::Worker));
-    load::measure("round trip", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
+    }));
+    load::measure("round trip", common, &meter, workers).await?.print(common.target.json)
 }
 
 pub fn stamped(due: Duration, fill: &Bytes) -> Bytes {

@@ -1,6 +1,10 @@
 //! The protocols as a load sees them: something to send with and something to receive from.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
 use bytes::Bytes;
@@ -11,9 +15,13 @@ use super::{
     Common,
     consume::{From, Receiving},
     grpc,
+    load::{Meter, Worker},
     produce::Messages,
     remoting,
 };
+
+/// How long a receiver waits after a failure.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
@@ -47,37 +55,60 @@ pub async fn prepare(common: &Common, messages: Option<&Messages>) -> anyhow::Re
         .await
 }
 
-/// A client that sends.
-#[derive(Debug)]
-pub enum Producer {
-    Grpc(Box<grpc::Client>),
-    Remoting(Box<remoting::Producer>),
+/// What a load sends, and how.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    pub messages: Messages,
+    /// Messages sent with one call.
+    pub batch: u64,
+    /// Calls under way at a time, over all clients.
+    pub in_flight: usize,
+    /// The clients, by number.
+    pub clients: Range<usize>,
 }
 
-impl Producer {
-    pub async fn open(common: &Common, number: usize) -> anyhow::Result<Producer> {
-        let topics = common.topic_names();
-        Ok(match common.target.protocol {
-            Protocol::Grpc => {
-                let client = grpc::Client::producer(common.target.server(), &topics, number).await?;
-                Producer::Grpc(Box::new(client))
-            }
-            Protocol::Remoting => {
-                let serialization = common.target.serialization.into();
-                let client = remoting::Client::open(common.target.server(), serialization).await?;
-                let producer = remoting::Producer::open(client, &topics, number).await?;
-                Producer::Remoting(Box::new(producer))
-            }
-        })
-    }
+/// Makes the body of a message that is due at this time.
+pub trait Body: Fn(Instant) -> Bytes + Clone + Send + Sync + 'static {}
 
-    /// Sends as many messages in one call, all with this body.
-    pub async fn send(&self, messages: &Messages, body: Bytes, count: u64) -> anyhow::Result<()> {
-        match self {
-            Producer::Grpc(client) => client.send(messages, body, count).await,
-            Producer::Remoting(producer) => producer.send(messages, body, count).await,
-        }
+impl<F: Fn(Instant) -> Bytes + Clone + Send + Sync + 'static> Body for F {}
+
+/// Takes note of a call that has sent so many messages and was due at this time.
+pub type Done = fn(&Meter, u64, Instant);
+
+/// The workers that send until the end of a load.
+pub async fn senders(
+    common: &Common,
+    sending: &Sending,
+    meter: &Arc<Meter>,
+    body: impl Body,
+    done: Done,
+) -> anyhow::Result<Vec<Worker>> {
+    if common.target.protocol == Protocol::Remoting {
+        let pipelines = remoting::pipelines(common, sending).await?.into_iter();
+        return Ok(pipelines
+            .map(|pipeline| Box::pin(pipeline.run(meter.clone(), body.clone(), done)) as Worker)
+            .collect());
     }
+    let topics = common.topic_names();
+    let mut clients = Vec::with_capacity(sending.clients.len());
+    for number in sending.clients.clone() {
+        let client = grpc::Client::producer(common.target.server(), &topics, number);
+        clients.push(Arc::new(client.await?));
+    }
+    let sender = |n: usize| {
+        let (client, meter, body) = (clients[n % clients.len()].clone(), meter.clone(), body.clone());
+        let (messages, batch) = (sending.messages.clone(), sending.batch);
+        Box::pin(async move {
+            while !meter.stopping() {
+                let due = meter.turn().await;
+                match client.send(&messages, body(due), batch).await {
+                    Ok(()) => done(&meter, batch, due),
+                    Err(error) => meter.failed(&format!("{error:#}")),
+                }
+            }
+        }) as Worker
+    };
+    Ok((0..sending.in_flight).map(sender).collect())
 }
 
 /// A message that was received, as far as it matters here.
@@ -88,20 +119,23 @@ pub struct Received {
     pub receipt: Option<grpc::Receipt>,
 }
 
-/// Receives one call after the other.
+/// Sees a message that is done, and when its call began.
+pub trait Each: Fn(&Meter, &Received, Instant) + Clone + Send + Sync + 'static {}
+
+impl<F: Fn(&Meter, &Received, Instant) + Clone + Send + Sync + 'static> Each for F {}
+
+/// What receives from a server: as many receivers as were asked for, or the queues, where clients read queues.
 #[derive(Debug)]
-pub enum Receiver {
-    Grpc(grpc::Receiver),
-    Remoting(Box<remoting::Puller>),
+pub enum Receivers {
+    Grpc(Vec<grpc::Receiver>),
+    Remoting(Vec<remoting::Puller>),
 }
 
-impl Receiver {
-    /// All receivers of a load: as many as were asked for, or one for each queue where clients read queues.
-    pub async fn open_all(common: &Common, receiving: &Receiving) -> anyhow::Result<Vec<Receiver>> {
+impl Receivers {
+    pub async fn open(common: &Common, receiving: &Receiving) -> anyhow::Result<Receivers> {
         let topics = common.topic_names();
         if common.target.protocol == Protocol::Remoting {
-            let pullers = remoting::pullers(common, &topics, receiving).await?;
-            return Ok(pullers.into_iter().map(Box::new).map(Receiver::Remoting).collect());
+            return Ok(Receivers::Remoting(remoting::pullers(common, &topics, receiving).await?));
         }
         ensure!(
             receiving.from == From::Stored,
@@ -113,54 +147,58 @@ impl Receiver {
             clients.push(Arc::new(client.await?));
         }
         // Every topic needs one.
-        let receivers = receiving.receivers.max(topics.len());
+        let count = receiving.receivers.max(topics.len());
         let receiver =
             |n| grpc::Receiver::new(&clients[n % clients.len()], n % topics.len(), receiving.batch);
-        Ok((0..receivers).map(receiver).map(Receiver::Grpc).collect())
+        Ok(Receivers::Grpc((0..count).map(receiver).collect()))
     }
 
     /// Makes the group known to the server: from here on all messages are for it.
     pub async fn join(&mut self) -> anyhow::Result<()> {
-        match self {
-            Receiver::Grpc(receiver) => receiver.join().await,
-            Receiver::Remoting(_) => Ok(()),
+        if let Receivers::Grpc(receivers) = self {
+            for receiver in receivers {
+                receiver.join().await?;
+            }
         }
+        Ok(())
     }
 
-    /// Waits for messages; there may be none.
-    pub async fn receive(&mut self) -> anyhow::Result<Vec<Received>> {
+    /// The workers that receive until the end of a load.
+    pub fn workers(self, meter: &Arc<Meter>, each: impl Each) -> Vec<Worker> {
         match self {
-            Receiver::Grpc(receiver) => receiver.receive().await,
-            Receiver::Remoting(puller) => puller.receive().await,
+            Receivers::Grpc(receivers) => receivers
+                .into_iter()
+                .map(|receiver| Box::pin(receive(receiver, meter.clone(), each.clone())) as Worker)
+                .collect(),
+            Receivers::Remoting(pullers) => pullers
+                .into_iter()
+                .map(|puller| Box::pin(puller.run(meter.clone(), each.clone())) as Worker)
+                .collect(),
         }
     }
+}
 
-    /// Says that the messages are done; `each` sees every one that is, and why it is not if that fails.
-    pub async fn settle(
-        &mut self,
-        received: &[Received],
-        each: impl Fn(anyhow::Result<&Received>),
-    ) -> anyhow::Result<()> {
-        match self {
-            Receiver::Grpc(receiver) => {
-                let acks = received.iter().map(async |message| {
-                    each(receiver.ack(message).await.map(|()| message));
+async fn receive(receiver: grpc::Receiver, meter: Arc<Meter>, each: impl Each) {
+    let failed = |error: anyhow::Error| meter.failed(&format!("{error:#}"));
+    while !meter.stopping() {
+        let began = Instant::now();
+        // At the end nobody waits for messages that may never come.
+        let received = tokio::select! {
+            received = receiver.receive() => received,
+            () = meter.stopped() => break,
+        };
+        match received {
+            Ok(received) => {
+                let acks = received.iter().map(async |message| match receiver.ack(message).await {
+                    Ok(()) => each(&meter, message, began),
+                    Err(error) => failed(error),
                 });
                 join_all(acks).await;
-                Ok(())
             }
-            Receiver::Remoting(puller) => {
-                received.iter().for_each(|message| each(Ok(message)));
-                puller.store_when_due().await
+            Err(error) => {
+                failed(error);
+                tokio::time::sleep(RETRY_AFTER).await;
             }
-        }
-    }
-
-    /// Says the last word.
-    pub async fn close(&mut self) -> anyhow::Result<()> {
-        match self {
-            Receiver::Grpc(_) => Ok(()),
-            Receiver::Remoting(puller) => puller.store().await,
         }
     }
 }

@@ -114,6 +114,10 @@ impl Pace {
         }
     }
 
+    fn take(&self) -> Instant {
+        self.due_at(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
     fn due_at(&self, n: u64) -> Instant {
         self.start + Duration::from_nanos(self.interval.as_nanos() as u64 * n)
     }
@@ -163,7 +167,17 @@ impl Meter {
         if let Ok(permit) = pace.due.acquire().await {
             permit.forget();
         }
-        pace.due_at(pace.next.fetch_add(1, Ordering::Relaxed))
+        pace.take()
+    }
+
+    /// The same without a wait: nothing if no turn has come, or none will any more.
+    pub fn turn_now(&self) -> Option<Instant> {
+        if self.stopping() {
+            return None;
+        }
+        let Some(pace) = &self.pace else { return Some(Instant::now()) };
+        pace.due.try_acquire().ok()?.forget();
+        Some(pace.take())
     }
 
     /// One operation that moved `messages` messages has ended; it was due at `since`.

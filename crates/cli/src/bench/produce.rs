@@ -1,12 +1,10 @@
-use std::sync::Arc;
-
 use anyhow::ensure;
 use bytes::Bytes;
 use clap::Args;
 
 use super::{
     Common,
-    driver::{self, Producer},
+    driver::{self, Sending},
     load,
     load::Meter,
 };
@@ -84,25 +82,15 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(arguments.messages.size > 0, "--size must be at least 1: empty messages are refused");
     driver::prepare(common, Some(&arguments.messages)).await?;
     let meter = Meter::new(common, arguments.rate.map(|rate| load::interval(rate, batch)))?;
-    let mut producers = Vec::with_capacity(common.connections);
-    for n in 0..common.connections {
-        producers.push(Arc::new(Producer::open(common, n).await?));
-    }
     let body = body(arguments.messages.size);
-    let workers = (0..arguments.in_flight).map(|n| {
-        let (meter, producer) = (meter.clone(), producers[n % producers.len()].clone());
-        let (messages, body) = (arguments.messages.clone(), body.clone());
-        async move {
-            while !meter.stopping() {
-                let since = meter.turn().await;
-                match producer.send(&messages, body.clone(), batch).await {
-                    Ok(()) => meter.done(batch, since),
-                    Err(error) => meter.failed(&format!("{error:#}")),
-                }
-            }
-        }
-    });
-    load::measure("produce", common, &meter, workers.collect::<Vec<_>>()).await?.print(common.target.json)
+    let sending = Sending {
+        messages: arguments.messages.clone(),
+        batch,
+        in_flight: arguments.in_flight,
+        clients: 0..common.connections,
+    };
+    let workers = driver::senders(common, &sending, &meter, move |_| body.clone(), Meter::done).await?;
+    load::measure("produce", common, &meter, workers).await?.print(common.target.json)
 }
 
 #[cfg(test)]

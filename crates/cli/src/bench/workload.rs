@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -9,8 +6,8 @@ use clap::Args;
 use super::{
     Common, Target,
     consume::{self, From, HEAD, Receiving},
-    driver::{self, Producer, Receiver},
-    load::{self, Meter, Worker},
+    driver::{self, Received, Receivers, Sending},
+    load::{self, Meter},
     produce::{self, Messages},
     workloads::{WORKLOADS, Workload},
 };
@@ -59,15 +56,22 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let receivers = receivers(&common, workload).await?;
     let meter = Meter::new(&common, rate)?;
     let origin = Instant::now();
-    let mut workers = senders(&common, workload, arguments.in_flight, &meter, origin).await?;
-    workers.extend(receivers.into_iter().map(|receiver| {
-        let received = consume::receive(receiver, meter.clone(), move |meter, message, _| {
+    let sending = Sending {
+        messages: Messages { size: workload.size, groups: 0, keys: 0, delay_ms: None },
+        batch: 1,
+        in_flight: arguments.in_flight,
+        clients: 0..workload.producers,
+    };
+    let fill = produce::body(workload.size - HEAD);
+    let stamp = move |due: Instant| consume::stamped(due.saturating_duration_since(origin), &fill);
+    let mut workers = driver::senders(&common, &sending, &meter, stamp, Meter::done).await?;
+    for receivers in receivers {
+        workers.extend(receivers.workers(&meter, move |meter: &Meter, message: &Received, _| {
             if let Some(due) = consume::due_time(&message.body) {
                 meter.arrived(origin + due);
             }
-        });
-        Box::pin(received) as Worker
-    }));
+        }));
+    }
     let mut report = load::measure(workload.name, &common, &meter, workers).await?;
     let elapsed = std::time::Duration::from_secs_f64(report.seconds);
     report.end_to_end = Some(meter.end_to_end(elapsed, workload.groups as u64));
@@ -85,7 +89,7 @@ fn list() {
 }
 
 /// All groups' receivers; every group is known to the server before anything is sent.
-async fn receivers(common: &Common, workload: &Workload) -> anyhow::Result<Vec<Receiver>> {
+async fn receivers(common: &Common, workload: &Workload) -> anyhow::Result<Vec<Receivers>> {
     let common = Common { connections: workload.consumers, ..common.clone() };
     let mut all = Vec::new();
     for group in 0..workload.groups {
@@ -95,40 +99,9 @@ async fn receivers(common: &Common, workload: &Workload) -> anyhow::Result<Vec<R
             receivers: workload.consumers.max(workload.queues as usize),
             from: From::Stored,
         };
-        all.extend(Receiver::open_all(&common, &receiving).await?);
-    }
-    for receiver in &mut all {
-        receiver.join().await?;
+        let mut receivers = Receivers::open(&common, &receiving).await?;
+        receivers.join().await?;
+        all.push(receivers);
     }
     Ok(all)
-}
-
-async fn senders(
-    common: &Common,
-    workload: &Workload,
-    in_flight: usize,
-    meter: &Arc<Meter>,
-    origin: Instant,
-) -> anyhow::Result<Vec<Worker>> {
-    let mut producers = Vec::with_capacity(workload.producers);
-    for n in 0..workload.producers {
-        producers.push(Arc::new(Producer::open(common, n).await?));
-    }
-    let messages = Messages { size: workload.size, groups: 0, keys: 0, delay_ms: None };
-    let fill = produce::body(workload.size - HEAD);
-    let sender = |n: usize| {
-        let (meter, producer) = (meter.clone(), producers[n % producers.len()].clone());
-        let (messages, fill) = (messages.clone(), fill.clone());
-        Box::pin(async move {
-            while !meter.stopping() {
-                let since = meter.turn().await;
-                let body = consume::stamped(since.saturating_duration_since(origin), &fill);
-                match producer.send(&messages, body, 1).await {
-                    Ok(()) => meter.done(1, since),
-                    Err(error) => meter.failed(&format!("{error:#}")),
-                }
-            }
-        }) as Worker
-    };
-    Ok((0..in_flight).map(sender).collect())
 }

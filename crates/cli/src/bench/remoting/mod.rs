@@ -1,17 +1,24 @@
 //! A client of the Remoting protocol, as the 4.x clients are one.
 
 mod client;
+mod line;
+mod pipeline;
 mod producer;
 mod puller;
 mod topics;
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use redstart_wire::remoting as wire;
 
-pub use client::Client;
-pub use producer::Producer;
+pub use pipeline::pipelines;
 pub use puller::{Puller, pullers};
 pub use topics::create_topics;
+
+/// How often calls are looked for that nobody has answered in time.
+const SWEEP: Duration = Duration::from_millis(500);
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// How headers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

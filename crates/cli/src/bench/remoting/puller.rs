@@ -1,18 +1,23 @@
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use redstart_client::Connection;
 use redstart_wire::remoting::{Command, code, take_body};
 
-use super::client::{Client, For, Queue, TIMEOUT, succeeded};
+use super::{
+    RECONNECT_AFTER, SWEEP,
+    client::{Client, For, Queue, TIMEOUT, succeeded},
+    line::Line,
+};
 use crate::bench::{
     Common,
     consume::{From, Receiving},
-    driver::Received,
+    driver::{Each, Received},
+    load::Meter,
 };
 
 /// Commits the offset, may be held, and brings its subscription along.
@@ -21,44 +26,57 @@ const FLAGS: i32 = 1 | 2 | 4;
 const HELD: Duration = Duration::from_secs(15);
 const PULL_TIMEOUT: Duration = Duration::from_secs(30);
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
+/// Numbers of requests that store an offset; a pull has the number of its queue.
+const STORES: i32 = 1 << 24;
 
-/// Reads one queue, a pull after the other.
+/// Reads some queues of a broker over one connection, each a pull after the other.
 #[derive(Debug)]
 pub struct Puller {
-    connection: Arc<Connection>,
+    address: String,
+    queues: Vec<Pulled>,
+    stored_at: Instant,
+}
+
+/// One queue and how far it was read.
+#[derive(Debug)]
+struct Pulled {
     pull: Command,
     store: Command,
     offset: i64,
     stored: i64,
-    stored_at: Instant,
+    /// When the pull under way began, if one is.
+    began: Option<Instant>,
 }
 
-/// One for each queue of the topics, shared out among the connections.
+/// All queues of the topics, shared out among the clients.
 pub async fn pullers(
     common: &Common,
     topics: &[String],
     receiving: &Receiving,
 ) -> anyhow::Result<Vec<Puller>> {
-    let mut clients = Vec::with_capacity(common.connections);
-    for _ in 0..common.connections {
-        clients.push(Client::open(common.target.server(), common.target.serialization.into()).await?);
-    }
     let mut pullers = Vec::new();
-    for topic in topics {
-        let count = clients[0].queues(topic, For::Reading).await?.len();
-        for n in 0..count {
-            let client = &mut clients[n % common.connections];
-            // Through this client's own connection to the broker.
+    let server = common.target.server();
+    for number in 0..common.connections {
+        let mut client = Client::open(server, common.target.serialization.into()).await?;
+        let mut brokers: BTreeMap<String, Vec<Pulled>> = BTreeMap::new();
+        for topic in topics {
             let queues = client.queues(topic, For::Reading).await?;
-            let queue = queues.into_iter().nth(n).context("the topic lost a queue")?;
-            pullers.push(Puller::open(client, &queue, receiving).await?);
+            for queue in queues.into_iter().skip(number).step_by(common.connections) {
+                let pulled = Pulled::open(&client, &queue, receiving).await?;
+                brokers.entry(queue.connection.address().to_owned()).or_default().push(pulled);
+            }
         }
+        pullers.extend(brokers.into_iter().map(|(address, queues)| Puller {
+            address,
+            queues,
+            stored_at: Instant::now(),
+        }));
     }
     Ok(pullers)
 }
 
-impl Puller {
-    async fn open(client: &Client, queue: &Queue, receiving: &Receiving) -> anyhow::Result<Puller> {
+impl Pulled {
+    async fn open(client: &Client, queue: &Queue, receiving: &Receiving) -> anyhow::Result<Pulled> {
         let of_queue = |code| {
             let request = client.request(code).with_field("topic", &queue.topic);
             request.with_field("queueId", queue.id).with_field("bname", &queue.broker)
@@ -84,20 +102,18 @@ impl Puller {
             .with_field("subVersion", 0)
             .with_field("expressionType", "TAG")
             .with_field("maxMsgBytes", i32::MAX);
-        Ok(Puller {
-            connection: queue.connection.clone(),
-            pull,
-            store: of_group(code::UPDATE_CONSUMER_OFFSET),
-            offset,
-            stored: -1,
-            stored_at: Instant::now(),
-        })
+        let store = of_group(code::UPDATE_CONSUMER_OFFSET);
+        Ok(Pulled { pull, store, offset, stored: -1, began: None })
     }
 
-    pub async fn receive(&mut self) -> anyhow::Result<Vec<Received>> {
+    fn pull(&mut self, opaque: i32) -> Command {
+        self.began = Some(Instant::now());
         let request = self.pull.clone().with_field("queueOffset", self.offset);
-        let request = request.with_field("commitOffset", self.offset);
-        let answer = self.connection.call(request, PULL_TIMEOUT).await?;
+        Command { opaque, ..request.with_field("commitOffset", self.offset) }
+    }
+
+    /// The messages of an answer; the next pull begins behind them.
+    fn take(&mut self, answer: Command) -> anyhow::Result<Vec<Received>> {
         match answer.code {
             code::SUCCESS => {
                 let received = bodies(answer.body.clone())?;
@@ -111,24 +127,101 @@ impl Puller {
             _ => succeeded(answer).map(|_| Vec::new()),
         }
     }
+}
 
-    /// Stores where the group stands, from time to time.
-    pub async fn store_when_due(&mut self) -> anyhow::Result<()> {
-        if self.stored_at.elapsed() < STORE_INTERVAL {
-            return Ok(());
+impl Puller {
+    /// Receives until the end of the load.
+    pub async fn run(mut self, meter: Arc<Meter>, each: impl Each) {
+        while !meter.stopping() {
+            if let Err(error) = self.talk(&meter, &each).await {
+                meter.failed(&format!("{error:#}"));
+                self.queues.iter_mut().for_each(|queue| queue.began = None);
+                drop(tokio::time::timeout(RECONNECT_AFTER, meter.stopped()).await);
+            }
         }
-        self.stored_at = Instant::now();
-        self.store().await
     }
 
-    pub async fn store(&mut self) -> anyhow::Result<()> {
-        if self.stored == self.offset {
-            return Ok(());
+    async fn talk(&mut self, meter: &Meter, each: &impl Each) -> anyhow::Result<()> {
+        let mut line = Line::open(&self.address).await?;
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            line.write().await?;
+            tokio::select! {
+                read = line.read() => {
+                    read?;
+                    while let Some(answer) = line.answer()? {
+                        self.take(answer, &mut line, meter, each);
+                    }
+                }
+                _ = sweep.tick() => self.sweep(&mut line, meter),
+                // Nobody waits for messages that may never come.
+                () = meter.stopped() => return self.leave(line).await,
+            }
         }
-        let request = self.store.clone().with_field("commitOffset", self.offset);
-        succeeded(self.connection.call(request, TIMEOUT).await?).context("cannot store the offset")?;
-        self.stored = self.offset;
-        Ok(())
+    }
+
+    fn take(&mut self, answer: Command, line: &mut Line, meter: &Meter, each: &impl Each) {
+        let number = answer.opaque;
+        let pulled = usize::try_from(number).ok().and_then(|n| self.queues.get_mut(n));
+        let taken = match pulled.and_then(|queue| queue.began.take().map(|began| (queue, began))) {
+            Some((queue, began)) => queue.take(answer).map(|received| {
+                received.iter().for_each(|message| each(meter, message, began));
+                line.put(&queue.pull(number));
+            }),
+            None => succeeded(answer).map(drop),
+        };
+        // A queue that was refused is tried again by the next sweep.
+        taken.unwrap_or_else(|error| meter.failed(&format!("{error:#}")));
+    }
+
+    /// Begins pulls where none is under way, gives up those whose time is over, and stores offsets when that is due.
+    fn sweep(&mut self, line: &mut Line, meter: &Meter) {
+        for (n, queue) in (0..).zip(&mut self.queues) {
+            if queue.began.is_some_and(|began| began.elapsed() > PULL_TIMEOUT) {
+                meter.failed(&format!("a pull was not answered within {} s", PULL_TIMEOUT.as_secs()));
+                queue.began = None;
+            }
+            if queue.began.is_none() {
+                line.put(&queue.pull(n));
+            }
+        }
+        if self.stored_at.elapsed() >= STORE_INTERVAL {
+            self.store(line);
+        }
+    }
+
+    /// Stores how far the queues were read; says of how many.
+    fn store(&mut self, line: &mut Line) -> usize {
+        self.stored_at = Instant::now();
+        let mut count = 0;
+        for (n, queue) in (STORES..).zip(&mut self.queues) {
+            if queue.stored != queue.offset {
+                queue.stored = queue.offset;
+                let request = queue.store.clone().with_field("commitOffset", queue.offset);
+                line.put(&Command { opaque: n, ..request });
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Stores the last offsets and waits until that is done.
+    async fn leave(&mut self, mut line: Line) -> anyhow::Result<()> {
+        let mut waiting = self.store(&mut line);
+        line.write().await?;
+        let stored = async {
+            while waiting > 0 {
+                line.read().await?;
+                while let Some(answer) = line.answer()? {
+                    if answer.opaque >= STORES {
+                        succeeded(answer).context("cannot store the offset")?;
+                        waiting -= 1;
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(TIMEOUT, stored).await.context("cannot store the offset: no answer")?
     }
 }
 

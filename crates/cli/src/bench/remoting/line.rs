@@ -1,0 +1,60 @@
+use anyhow::{Context, bail};
+use bytes::BytesMut;
+use redstart_wire::remoting::{self as wire, Command};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::client::TIMEOUT;
+
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection to a broker that one task reads and writes, so that a call costs little next to what the server does for
+/// it: what has gathered is written at once, and answers are taken as they come.
+#[derive(Debug)]
+pub struct Line {
+    address: String,
+    stream: TcpStream,
+    input: BytesMut,
+    output: BytesMut,
+}
+
+impl Line {
+    pub async fn open(address: &str) -> anyhow::Result<Line> {
+        let connecting = tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await;
+        let stream = connecting
+            .with_context(|| format!("{address} did not answer"))?
+            .with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Line { address: address.to_owned(), stream, input: BytesMut::new(), output: BytesMut::new() })
+    }
+
+    /// Keeps a request for the next [`Line::write`].
+    pub fn put(&mut self, request: &Command) {
+        wire::encode(request, &mut self.output);
+    }
+
+    pub async fn write(&mut self) -> anyhow::Result<()> {
+        Ok(self.stream.write_all_buf(&mut self.output).await?)
+    }
+
+    /// Waits until something has come. Nothing is lost if the wait is given up.
+    pub async fn read(&mut self) -> anyhow::Result<()> {
+        self.input.reserve(READ_BYTES);
+        if self.stream.read_buf(&mut self.input).await? == 0 {
+            bail!("{} closed the connection", self.address);
+        }
+        Ok(())
+    }
+
+    /// The next answer that has come whole. What the server asks of its own accord is left unanswered.
+    pub fn answer(&mut self) -> anyhow::Result<Option<Command>> {
+        while let Some(command) = wire::decode(&mut self.input)? {
+            if command.is_response() {
+                return Ok(Some(command));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -25,6 +25,11 @@ use shared::{Shared, Tail, Writing, hold};
 /// A buffer that had to hold a large frame is given back rather than kept for the small ones.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
+/// What is written ahead of the frames.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Behind a frame of this size nothing is written ahead: its own bytes weigh more than what that would save.
+const LARGE_FRAME_BYTES: u64 = 64 << 10;
+
 /// [`Log`] in a directory, held by one owner at a time. Dropping it waits for jobs that write, then gives the
 /// directory free; it does not flush. Readers taken before stay usable.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub struct DiskLog {
     appended: u64,
     /// How much of the active file is known to have room on the disk.
     allocated: u64,
+    /// How much of the active file has been written, with frames or with zeros.
+    filled: u64,
     buffer: Vec<u8>,
 }
 
@@ -56,7 +63,7 @@ impl DiskLog {
         };
         let shared = Arc::new(Shared::new(storage, options, segments, tail, lock));
         let appended = active.segment.last();
-        let log = Self { shared, active, term, appended, allocated, buffer: Vec::new() };
+        let log = Self { shared, active, term, appended, allocated, filled: 0, buffer: Vec::new() };
         Ok((log, report))
     }
 
@@ -81,6 +88,24 @@ impl DiskLog {
         Ok(())
     }
 
+    /// Writes zeros where the next frames will be. Where room was only reserved, every sync makes the file system note
+    /// in its journal that the blocks are in use now; where zeros are already, a sync takes about half as long. Nothing
+    /// depends on it: what is behind the last frame reads as zeros either way.
+    fn fill_ahead(&mut self, end: u64, frame: u64) {
+        if end <= self.filled || frame >= LARGE_FRAME_BYTES {
+            return;
+        }
+        let until = self.allocated.min(end + self.shared.options.ahead_bytes);
+        for at in (end..until).step_by(ZEROS.len()) {
+            let len = (until - at).min(ZEROS.len() as u64) as usize;
+            if self.active.file.write_at(at, &ZEROS[..len]).is_err() {
+                // A disk that is broken says so when frames are written or synced.
+                break;
+            }
+        }
+        self.filled = until.max(end);
+    }
+
     fn writing(&self, err: io::Error) -> Error {
         io_error(format!("writing {}", self.active.segment.log_name()), err)
     }
@@ -96,6 +121,7 @@ impl DiskLog {
         match self.active.file.set_len(offset) {
             Ok(()) => {
                 self.allocated = offset;
+                self.filled = 0;
                 err
             }
             Err(undo) => self.shared.poison(self.writing(undo)),
@@ -122,6 +148,7 @@ impl DiskLog {
         segment.keep_open(Arc::clone(&file));
         segment.set_active(true);
         self.allocated = self.shared.options.segment_bytes;
+        self.filled = 0;
         self.activate(Writing { segment, file });
         Ok(())
     }
@@ -219,6 +246,7 @@ impl DiskLog {
         self.active = Writing { segment, file };
         self.appended = end.last;
         self.allocated = end.position - target.base();
+        self.filled = 0;
         // Without room the next append tries again.
         let _ = self.reserve(self.shared.options.segment_bytes);
         let mut tail = hold(&self.shared.tail);
@@ -257,6 +285,8 @@ impl Log for DiskLog {
             self.buffer = Vec::new();
         }
         written.map_err(|err| self.undo_write(offset, err))?;
+
+        self.fill_ahead(offset + stored, stored);
 
         let end = position + stored;
         self.appended = index;

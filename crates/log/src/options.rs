@@ -9,6 +9,8 @@ pub struct Options {
     pub payload_bytes_max: usize,
     /// How many segment files stay open for reads. Default 512; at least 1.
     pub open_files_max: usize,
+    /// How far zeros are written ahead of small frames. Default 1 MiB; 0 for not at all.
+    pub ahead_bytes: u64,
     /// A bug to plant, so that a simulation can prove that it would notice.
     #[cfg(feature = "sim")]
     pub planted: Option<Planted>,
@@ -68,6 +70,7 @@ impl Default for Options {
             segment_bytes: 256 << 20,
             payload_bytes_max: 64 << 20,
             open_files_max: 512,
+            ahead_bytes: 1 << 20,
             #[cfg(feature = "sim")]
             planted: None,
         }

@@ -81,6 +81,7 @@ impl World {
             options.planted = Some(bug);
         }
         options.open_files_max = rng.of([1, 4, 64]);
+        options.ahead_bytes = rng.of([0, 4, 64]) << 10;
         let storage = SimStorage::new(rng.draw());
         let model = Model { keep: config.retention.keep, ..Model::default() };
         World {

@@ -1,6 +1,10 @@
-use std::path::PathBuf;
+use std::{fmt::Display, path::PathBuf};
 
-use super::{alias::NEEDLESS, settings::SETTINGS};
+use super::{
+    alias::NEEDLESS,
+    settings::{SETTINGS, Setting, VARIABLE_PREFIX},
+};
+use crate::similar::similar;
 
 /// A configuration that the broker does not start with.
 #[derive(Debug, thiserror::Error)]
@@ -27,25 +31,20 @@ pub fn hint_for_key(key: &str) -> String {
         return format!(": remove it, {why}");
     }
     let aliases = SETTINGS.iter().flat_map(|setting| setting.aliases).map(|alias| alias.name);
-    let names = SETTINGS.iter().map(|setting| setting.key).chain(aliases);
-    hint(key, names.map(str::to_owned))
+    hint(similar(key, SETTINGS.iter().map(|setting| setting.key).chain(aliases)).first())
 }
 
 pub fn hint_for_variable(name: &str) -> String {
-    hint(name, SETTINGS.iter().map(|setting| setting.variable()))
+    // All begin alike: what follows tells them apart, and is the key.
+    let key = name.strip_prefix(VARIABLE_PREFIX).unwrap_or(name);
+    let near = similar(key, SETTINGS.iter().map(|setting| setting.key)).first().copied();
+    hint(near.and_then(|near| SETTINGS.iter().find(|setting| setting.key == near)).map(Setting::variable))
 }
 
-/// The likeliest of the names, if one is likely.
-fn hint(wrong: &str, names: impl Iterator<Item = String>) -> String {
-    const ALIKE: f64 = 0.8;
-    let wrong = wrong.to_ascii_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&wrong, &name.to_ascii_lowercase());
-    let nearest = names
-        .map(|name| (likeness(&name), name))
-        .filter(|(alike, _)| *alike > ALIKE)
-        .max_by(|one, other| one.0.total_cmp(&other.0));
-    match nearest {
-        Some((_, name)) => format!("; did you mean `{name}`?"),
+/// The likeliest name, if one is likely.
+fn hint(name: Option<impl Display>) -> String {
+    match name {
+        Some(name) => format!("; did you mean `{name}`?"),
         None => "; `redstart config` lists all".to_owned(),
     }
 }
@@ -69,5 +68,6 @@ mod tests {
         assert_eq!(hint_for_key("zzz"), "; `redstart config` lists all");
         assert_eq!(hint_for_key("brokerId"), ": remove it, there is one broker");
         assert_eq!(hint_for_variable("REDSTART_FLSH"), "; did you mean `REDSTART_FLUSH`?");
+        assert_eq!(hint_for_variable("REDSTART_ZZZ"), "; `redstart config` lists all");
     }
 }

@@ -2,13 +2,28 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+/// An IPv6 address, a port and an offset, two digits for each byte.
+const ID_BYTES_MAX: usize = 2 * (16 + 4 + 8);
+
 /// The id by which a message can be looked up at the broker that stored it: address (4 or 16 bytes), port i32, physical
 /// offset i64, in hexadecimal.
 pub fn offset_message_id(host: SocketAddr, physical_offset: i64) -> String {
-    let (port, offset) = (host.port(), physical_offset as u64);
+    let mut id = Vec::with_capacity(ID_BYTES_MAX);
     match host.ip() {
-        IpAddr::V4(ip) => format!("{:08X}{port:08X}{offset:016X}", ip.to_bits()),
-        IpAddr::V6(ip) => format!("{:032X}{port:08X}{offset:016X}", ip.to_bits()),
+        IpAddr::V4(ip) => put_hexadecimal(&ip.octets(), &mut id),
+        IpAddr::V6(ip) => put_hexadecimal(&ip.octets(), &mut id),
+    }
+    put_hexadecimal(&u32::from(host.port()).to_be_bytes(), &mut id);
+    put_hexadecimal(&physical_offset.to_be_bytes(), &mut id);
+    // Digits are valid text.
+    String::from_utf8(id).unwrap_or_default()
+}
+
+/// Not through the formatter: every send is answered with an id.
+fn put_hexadecimal(bytes: &[u8], text: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in bytes {
+        text.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }
 

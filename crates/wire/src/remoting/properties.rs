@@ -1,5 +1,7 @@
 //! A message's properties as one text: `name 0x01 value 0x02`, repeated. The last 0x02 may be missing.
 
+use std::collections::HashMap;
+
 const VALUE: char = '\u{1}';
 const END: char = '\u{2}';
 
@@ -12,29 +14,35 @@ const FEW: usize = 32;
 /// Reads properties. As RocketMQ has it: what has no name or no value is dropped, and of two with one name the later
 /// counts.
 pub fn decode_properties(text: &str) -> Vec<(String, String)> {
-    let mut properties: Vec<(String, String)> = Vec::with_capacity(8);
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    read_properties(text).into_iter().map(owned).collect()
+}
+
+/// The same for those who do not keep them.
+pub fn read_properties(text: &str) -> Vec<(&str, &str)> {
+    let mut properties: Vec<(&str, &str)> = Vec::with_capacity(8);
     // Looked through one by one while they are few; a peer may send thousands.
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
     for (name, value) in text.split(END).filter_map(|entry| entry.split_once(VALUE)) {
         if name.is_empty() || value.is_empty() {
             continue;
         }
         let known = match properties.len() {
-            0..FEW => properties.iter().position(|(known, _)| known == name),
+            0..FEW => properties.iter().position(|(known, _)| *known == name),
             _ => {
                 if places.is_empty() {
-                    places.extend(properties.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)));
+                    places.extend(properties.iter().enumerate().map(|(at, (name, _))| (*name, at)));
                 }
                 places.get(name).copied()
             }
         };
         match known.and_then(|at| properties.get_mut(at)) {
-            Some(place) => value.clone_into(&mut place.1),
+            Some(place) => place.1 = value,
             None => {
                 if properties.len() >= FEW {
-                    places.insert(name.to_owned(), properties.len());
+                    places.insert(name, properties.len());
                 }
-                properties.push((name.to_owned(), value.to_owned()));
+                properties.push((name, value));
             }
         }
     }

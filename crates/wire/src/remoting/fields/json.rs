@@ -12,6 +12,45 @@ use serde::{
 use serde_json::Value;
 
 use super::{FIELDS_MAX, Fields, TooManyFields};
+use crate::remoting::json::Cursor;
+
+/// Fields for which there is room from the start.
+const USUAL: usize = 16;
+
+impl Fields {
+    /// Reads an object of texts, integers and truth values; `None` if anything else is in it.
+    pub(in crate::remoting) fn read(cursor: &mut Cursor<'_>) -> Option<Fields> {
+        let mut more = cursor.open()?;
+        if !more {
+            return Some(Fields::default());
+        }
+        // What is read is never longer than how it is written.
+        let mut fields = Fields::with_capacity(USUAL, cursor.remaining());
+        while more {
+            let name = fields.text.len();
+            cursor.string(&mut fields.text)?;
+            let value = fields.text.len();
+            cursor.expect(b':')?;
+            read_value(cursor, &mut fields.text)?;
+            if fields.places.len() >= FIELDS_MAX {
+                return None;
+            }
+            fields.end((name, value));
+            more = cursor.goes_on()?;
+        }
+        Some(fields)
+    }
+}
+
+fn read_value(cursor: &mut Cursor<'_>, text: &mut String) -> Option<()> {
+    match cursor.peek()? {
+        b'"' => return cursor.string(text),
+        b't' => text.push_str(cursor.word("true")?),
+        b'f' => text.push_str(cursor.word("false")?),
+        _ => text.push_str(cursor.integer()?),
+    }
+    Some(())
+}
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
@@ -34,8 +73,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        const USUAL: (usize, usize) = (16, 384);
-        let mut fields = Fields::with_capacity(USUAL.0, USUAL.1);
+        let mut fields = Fields::with_capacity(USUAL, 384);
         while let Some(begin) = map.next_key_seed(Text(&mut fields.text))? {
             let Some(value) = map.next_value_seed(Text(&mut fields.text))? else {
                 // Without a value it is not there.

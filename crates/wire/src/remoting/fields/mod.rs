@@ -2,13 +2,20 @@
 
 mod json;
 mod read;
+mod value;
 
 use std::fmt::{self, Display, Write};
 
 pub use read::FieldError;
+pub(super) use read::{Found, truth};
+pub use value::FieldValue;
 
 /// Fields of one command; the protocol's own commands have some twenty.
 const FIELDS_MAX: usize = 4096;
+
+/// An answer has room for so many fields, and so many bytes in them, from the first on.
+const FIELDS_USUAL: usize = 8;
+const TEXT_USUAL: usize = 256;
 
 /// Names and their values.
 #[derive(Clone, Default)]
@@ -45,7 +52,7 @@ impl Fields {
 
     /// The value of a name; the last one, should a peer have sent several.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.places.iter().rev().find(|place| self.name(place) == name).map(|place| self.value(place))
+        self.places.iter().rev().find(|place| self.is_named(place, name)).map(|place| self.value(place))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -61,24 +68,33 @@ impl Fields {
         self.end(begin);
     }
 
+    /// Adds a field that is known not to be there yet, without a look at the others.
+    pub fn add(&mut self, name: &str, value: impl FieldValue) {
+        let begin = self.begin(name);
+        value.append_to(&mut self.text);
+        self.end(begin);
+    }
+
     pub fn remove(&mut self, name: &str) {
-        if let Some(at) = self.places.iter().position(|place| self.name(place) == name) {
+        if let Some(at) = self.places.iter().position(|place| self.is_named(place, name)) {
             self.places.remove(at);
         }
     }
 
-    /// Adds a field without a look at the others.
+    /// Adds a field of a peer's, who may have sent others with that name.
     pub(super) fn push(&mut self, name: &str, value: &str) -> Result<(), TooManyFields> {
         if self.places.len() >= FIELDS_MAX {
             return Err(TooManyFields);
         }
-        let begin = self.begin(name);
-        self.text.push_str(value);
-        self.end(begin);
+        self.add(name, value);
         Ok(())
     }
 
     fn begin(&mut self, name: &str) -> (usize, usize) {
+        if self.places.capacity() == 0 {
+            self.places.reserve(FIELDS_USUAL);
+            self.text.reserve(TEXT_USUAL);
+        }
         let begin = self.text.len();
         self.text.push_str(name);
         (begin, self.text.len())
@@ -86,6 +102,11 @@ impl Fields {
 
     fn end(&mut self, (name, value): (usize, usize)) {
         self.places.push(Place { name: name as u32, value: value as u32, end: self.text.len() as u32 });
+    }
+
+    fn is_named(&self, place: &Place, name: &str) -> bool {
+        let (begin, end) = (place.name as usize, place.value as usize);
+        end - begin == name.len() && self.text.as_bytes().get(begin..end) == Some(name.as_bytes())
     }
 
     fn name(&self, place: &Place) -> &str {
@@ -124,6 +145,9 @@ mod tests {
         fields.insert("a", true);
         assert_eq!((fields.get("a"), fields.get("ab"), fields.get("b")), (Some("true"), Some("x"), None));
         assert_eq!(fields.len(), 2);
+        fields.add("b", -7_i64);
+        assert_eq!(fields.get("b"), Some("-7"));
+        fields.remove("b");
         fields.remove("a");
         assert_eq!(fields.iter().collect::<Vec<_>>(), [("ab", "x")]);
     }

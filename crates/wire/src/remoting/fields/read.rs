@@ -2,6 +2,7 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use super::FieldValue;
 use crate::remoting::Command;
 
 /// A field that is not there, or not what it should be.
@@ -13,41 +14,77 @@ pub enum FieldError {
     Number { name: &'static str, value: String },
 }
 
+/// What a command has under a name.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::remoting) struct Found<'a> {
+    pub name: &'static str,
+    pub value: Option<&'a str>,
+}
+
+impl<'a> Found<'a> {
+    pub fn required(self) -> Result<&'a str, FieldError> {
+        self.filled().ok_or(FieldError::Missing { name: self.name })
+    }
+
+    pub fn number<T: FromStr>(self) -> Result<T, FieldError> {
+        self.parse(self.required()?)
+    }
+
+    pub fn optional_number<T: FromStr>(self) -> Result<Option<T>, FieldError> {
+        self.filled().map(|value| self.parse(value)).transpose()
+    }
+
+    fn filled(self) -> Option<&'a str> {
+        self.value.filter(|value| !value.is_empty())
+    }
+
+    fn parse<T: FromStr>(self, value: &str) -> Result<T, FieldError> {
+        value.trim().parse().map_err(|_| FieldError::Number { name: self.name, value: value.to_owned() })
+    }
+}
+
+pub(in crate::remoting) fn truth(value: &str) -> bool {
+    value.eq_ignore_ascii_case("true") || value == "1"
+}
+
 impl Command {
+    fn found(&self, name: &'static str) -> Found<'_> {
+        Found { name, value: self.field(name) }
+    }
+
     pub fn required(&self, name: &'static str) -> Result<&str, FieldError> {
-        self.field(name).filter(|value| !value.is_empty()).ok_or(FieldError::Missing { name })
+        self.found(name).required()
     }
 
     /// A number that must be there.
     pub fn number<T: FromStr>(&self, name: &'static str) -> Result<T, FieldError> {
-        parse(name, self.required(name)?)
+        self.found(name).number()
     }
 
     /// A number that may be missing; one that cannot be read is an error all the same.
     pub fn number_or<T: FromStr>(&self, name: &'static str, default: T) -> Result<T, FieldError> {
-        match self.field(name).filter(|value| !value.is_empty()) {
-            Some(value) => parse(name, value),
-            None => Ok(default),
-        }
+        Ok(self.optional_number(name)?.unwrap_or(default))
     }
 
     pub fn optional_number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, FieldError> {
-        self.field(name).filter(|value| !value.is_empty()).map(|value| parse(name, value)).transpose()
+        self.found(name).optional_number()
     }
 
     /// Java's idea of a truth value; `1`, as the C++ client writes it, counts as true as well.
     pub fn truth(&self, name: &str) -> Option<bool> {
-        self.field(name).map(|value| value.eq_ignore_ascii_case("true") || value == "1")
+        self.field(name).map(truth)
     }
 
     pub fn with_field(mut self, name: &str, value: impl Display) -> Command {
         self.fields.insert(name, value);
         self
     }
-}
 
-fn parse<T: FromStr>(name: &'static str, value: &str) -> Result<T, FieldError> {
-    value.trim().parse().map_err(|_| FieldError::Number { name, value: value.to_owned() })
+    /// Adds a field that is known not to be there yet: cheaper than [`Command::with_field`], which looks for it.
+    pub fn and(mut self, name: &str, value: impl FieldValue) -> Command {
+        self.fields.add(name, value);
+        self
+    }
 }
 
 #[cfg(test)]

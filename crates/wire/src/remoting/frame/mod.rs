@@ -1,11 +1,11 @@
 //! Frames: `totalLen i32 | serialization u8, header length u24 | header | body`, big-endian. `totalLen` does not count
 //! itself.
 
-use std::{borrow::Cow, fmt::Write};
+mod json;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use serde::Deserialize;
 
+use self::json::{decode_json, encode_json};
 use super::{Fields, Language};
 
 /// Largest frame, its length field included.
@@ -149,78 +149,6 @@ pub fn encode_head(command: &Command, output: &mut BytesMut) {
     let mut lengths = &mut output[begin..];
     lengths.put_u32((4 + header_len + command.body.len()) as u32);
     lengths.put_u32((kind << 24) | header_len as u32);
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct JsonHeader<'a> {
-    code: i32,
-    flag: i32,
-    #[serde(borrow)]
-    language: Cow<'a, str>,
-    opaque: i32,
-    version: i32,
-    #[serde(borrow)]
-    remark: Option<Cow<'a, str>>,
-    #[serde(rename = "extFields")]
-    fields: Fields,
-}
-
-fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
-    let header: JsonHeader<'_> =
-        serde_json::from_slice(header).map_err(|error| DecodeError::Header(error.to_string()))?;
-    Ok(Command {
-        code: header.code,
-        language: Language::named(&header.language),
-        version: header.version,
-        opaque: header.opaque,
-        flag: header.flag,
-        remark: header.remark.map(Cow::into_owned).filter(|remark| !remark.is_empty()),
-        fields: header.fields,
-        body: Bytes::new(),
-        serialization: Serialization::Json,
-    })
-}
-
-/// By hand: a serializer that writes every mark apart takes several times as long, and each answer has a header.
-fn encode_json(command: &Command, output: &mut BytesMut) {
-    put_number(b"{\"code\":", command.code, output);
-    put_number(b",\"flag\":", command.flag, output);
-    output.put_slice(b",\"language\":");
-    put_text(command.language.name(), output);
-    put_number(b",\"opaque\":", command.opaque, output);
-    put_number(b",\"version\":", command.version, output);
-    if let Some(remark) = &command.remark {
-        output.put_slice(b",\"remark\":");
-        put_text(remark, output);
-    }
-    output.put_slice(b",\"extFields\":{");
-    for (n, (name, value)) in command.fields.iter().enumerate() {
-        if n > 0 {
-            output.put_u8(b',');
-        }
-        put_text(name, output);
-        output.put_u8(b':');
-        put_text(value, output);
-    }
-    output.put_slice(b"},\"serializeTypeCurrentRPC\":\"JSON\"}");
-}
-
-fn put_number(before: &[u8], number: i32, output: &mut BytesMut) {
-    output.put_slice(before);
-    // Into memory: that cannot fail.
-    let _ = write!(output, "{number}");
-}
-
-fn put_text(text: &str, output: &mut BytesMut) {
-    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        let _ = serde_json::to_writer(output.writer(), text);
-        return;
-    }
-    output.reserve(text.len() + 2);
-    output.put_u8(b'"');
-    output.put_slice(text.as_bytes());
-    output.put_u8(b'"');
 }
 
 /// Layout: code i16, language u8, version i16, opaque i32, flag i32, remark (i32 length), fields (i32 length of all:

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use redstart_engine::{
-    Config as EngineConfig, Filter, GroupConfig, GroupName, Message, MessageType, Popped, PullStatus,
+    Config as EngineConfig, Engine, Filter, GroupConfig, GroupName, Message, MessageType, Popped, PullStatus,
     QueueId, QueueOffset, Retention, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
 };
 use redstart_log::{FsStorage, Options};
@@ -297,6 +297,102 @@ fn a_stopped_shard_says_so() {
         Err(Unavailable::Stopped) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// A copy of the directory, as a power cut would leave it if everything written were on disk.
+fn copy(dir: &TempDir) -> TempDir {
+    let to = TempDir::new().unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+#[test]
+fn what_was_recorded_without_the_owner_is_soon_written() {
+    let dir = TempDir::new().unwrap();
+    let opened = open(&dir, Config::default());
+    let handle = opened.shard.handle();
+    set_up(&handle, MessageType::Normal);
+    (0..3).for_each(|n| send(&handle, &format!("m{n}")));
+    let queue_of_two = |handle: &ShardHandle| {
+        let ends = move |engine: &mut Engine| {
+            (0..8)
+                .map(QueueId)
+                .find(|queue| engine.offset_range(&topic(), *queue).unwrap().1 > QueueOffset(0))
+        };
+        handle.ask_here(ends).unwrap().wait().unwrap().unwrap()
+    };
+    let queue = queue_of_two(&handle);
+    let commit = move |engine: &mut Engine| engine.commit_offset(&group(), &topic(), queue, QueueOffset(1));
+    let offset = move |engine: &mut Engine| engine.consumer_offset(&group(), &topic(), queue).unwrap();
+    handle.ask_here(commit).unwrap().wait().unwrap().unwrap();
+    assert_eq!(handle.ask_here(offset).unwrap().wait().unwrap(), Some(QueueOffset(1)), "known at once");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while handle.ask_here(|engine| engine.has_batch()).unwrap().wait().unwrap() {
+        assert!(Instant::now() < deadline, "nobody writes it");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let copied = copy(&dir);
+    let again = open(&copied, Config::default());
+    let found = again.shard.handle().ask_here(offset).unwrap().wait().unwrap();
+    assert_eq!(found, Some(QueueOffset(1)));
+}
+
+#[test]
+fn questions_without_the_owner_and_sends_do_not_get_in_each_others_way() {
+    let dir = TempDir::new().unwrap();
+    let opened = open(&dir, Config::default());
+    let handle = opened.shard.handle();
+    set_up(&handle, MessageType::Normal);
+    let asking = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let askers: Vec<_> = (0..2)
+        .map(|_| {
+            let (handle, asking) = (handle.clone(), asking.clone());
+            thread::spawn(move || {
+                let mut asked = 0;
+                while asking.load(std::sync::atomic::Ordering::Relaxed) {
+                    let commit = |engine: &mut Engine| {
+                        engine.commit_offset(&group(), &topic(), QueueId(0), QueueOffset(0)).unwrap();
+                        engine.offset_range(&topic(), QueueId(0)).unwrap()
+                    };
+                    handle.ask_here(commit).unwrap().wait().unwrap();
+                    asked += 1;
+                }
+                asked
+            })
+        })
+        .collect();
+    (0..200).for_each(|n| send(&handle, &format!("m{n}")));
+    asking.store(false, std::sync::atomic::Ordering::Relaxed);
+    for asker in askers {
+        assert!(asker.join().unwrap() > 0);
+    }
+    let stored = |engine: &mut Engine| -> u64 {
+        (0..8).map(|queue| engine.offset_range(&topic(), QueueId(queue)).unwrap().1.0).sum()
+    };
+    assert_eq!(handle.ask_here(stored).unwrap().wait().unwrap(), 200);
+    opened.shard.stop().unwrap();
+    assert!(matches!(handle.ask_here(stored), Err(Unavailable::Stopped)));
+}
+
+#[test]
+fn a_shard_whose_engine_was_left_in_the_middle_of_something_ends() {
+    let dir = TempDir::new().unwrap();
+    let opened = open(&dir, Config::default());
+    let handle = opened.shard.handle();
+    set_up(&handle, MessageType::Normal);
+    let asker = handle.clone();
+    let broken = thread::spawn(move || {
+        asker.ask_here(|_| -> () { std::panic::resume_unwind(Box::new("left")) }).unwrap().wait()
+    });
+    assert!(!matches!(broken.join(), Ok(Ok(()))), "there is no answer");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !opened.shard.has_failed() {
+        assert!(Instant::now() < deadline, "it goes on with it");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(matches!(handle.ask_here(|_| ()), Err(Unavailable::Stopped)));
 }
 
 #[test]

@@ -153,6 +153,10 @@ impl Engine {
         })
     }
 
+    pub fn topic_config(&self, name: &TopicName) -> Option<&TopicConfig> {
+        self.state.topic_by_name(name).map(|topic| &topic.config)
+    }
+
     pub fn group_config(&self, name: &GroupName) -> Option<&GroupConfig> {
         self.state.group_by_name(name).map(|group| &group.config)
     }

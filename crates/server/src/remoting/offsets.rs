@@ -21,7 +21,7 @@ pub(super) async fn committed(request: &Request) -> Result<Answer, Refusal> {
     let (topic, queue) = queue(request)?;
     let zero = request.truth("setZeroIfNotFound").unwrap_or(true);
     let found = request
-        .ask(move |engine, _| match engine.consumer_offset(&group, &topic, queue) {
+        .ask_here(move |engine| match engine.consumer_offset(&group, &topic, queue) {
             Ok(None) | Err(OffsetError::UnknownGroup { .. }) if zero && is_young(engine, &topic, queue) => {
                 Ok(Some(QueueOffset(0)))
             }
@@ -70,7 +70,7 @@ pub(super) async fn commit(request: &Request) -> Result<Answer, Refusal> {
 
 async fn range(request: &Request) -> Result<(QueueOffset, QueueOffset), Refusal> {
     let (topic, queue) = queue(request)?;
-    match request.ask(move |engine, _| engine.offset_range(&topic, queue)).await? {
+    match request.ask_here(move |engine| engine.offset_range(&topic, queue)).await? {
         Err(OffsetError::UnknownQueue { .. }) => Ok((QueueOffset(0), QueueOffset(0))),
         other => Ok(other?),
     }

@@ -121,10 +121,10 @@ async fn look(
 ) -> Result<Result<Result<Pulled, OffsetError>, Forbidden>, Refusal> {
     let turn = || {
         let (consumer, pull, context) = (consumer.clone(), pull.clone(), request.context.clone());
-        request.ask(move |engine, _| {
-            let config = engine.group(&consumer.group).map(|group| group.config);
+        request.ask_here(move |engine| {
+            let config = engine.group_config(&consumer.group);
             let known = config.is_some() || consumer.group.is_reserved();
-            if let Err(forbidden) = standing(engine, &consumer, config.as_ref()) {
+            if let Err(forbidden) = standing(engine, &consumer, config) {
                 return (known, Err(forbidden));
             }
             let Consumer { group, topic, queue } = &consumer;
@@ -149,7 +149,7 @@ fn standing(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) 
     if config.is_some_and(|config| !config.enabled) {
         return Err(Forbidden::Disabled);
     }
-    let readable = engine.topic(&consumer.topic).map(|topic| topic.config.permission.read);
+    let readable = engine.topic_config(&consumer.topic).map(|config| config.permission.read);
     match readable {
         None => Err(Forbidden::UnknownTopic),
         Some(_) if config.is_some_and(|config| is_forbidden(config, &consumer.topic)) => {
@@ -225,7 +225,7 @@ fn filter_by_now(request: &Request, flags: i32, consumer: &Consumer) -> Result<F
 /// Sends the consumer elsewhere: to the beginning, if nothing else is known.
 async fn moved(request: &Request, consumer: &Consumer, to: Option<QueueOffset>) -> Result<Answer, Refusal> {
     let (name, queue) = (consumer.topic.clone(), consumer.queue);
-    let (min, end) = request.ask(move |engine, _| engine.offset_range(&name, queue)).await??;
+    let (min, end) = request.ask_here(move |engine| engine.offset_range(&name, queue)).await??;
     let pulled =
         Pulled { status: PullStatus::OffsetMoved, messages: Vec::new(), next: to.unwrap_or(min), min, end };
     Ok(answer(code::PULL_OFFSET_MOVED, &pulled))
@@ -250,12 +250,12 @@ async fn found(
 
 fn answer(status: i32, pulled: &Pulled) -> Answer {
     Answer::new(status)
-        .with("suggestWhichBrokerId", 0)
-        .with("nextBeginOffset", pulled.next)
-        .with("minOffset", pulled.min)
-        .with("maxOffset", pulled.end)
-        .with("topicSysFlag", 0)
-        .with("groupSysFlag", 0)
+        .and("suggestWhichBrokerId", 0)
+        .and("nextBeginOffset", pulled.next.0)
+        .and("minOffset", pulled.min.0)
+        .and("maxOffset", pulled.end.0)
+        .and("topicSysFlag", 0)
+        .and("groupSysFlag", 0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use redstart_engine::{Engine, GroupName, Ticket, Timestamp};
-use redstart_wire::remoting::{Command, Fields, code};
+use redstart_wire::remoting::{Command, FieldValue, Fields, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,6 +48,14 @@ impl Request {
         Ok(self.context.shard.ask(ask)?.await?)
     }
 
+    /// The same for something very short, which is asked without a hop to another thread if that is possible.
+    pub async fn ask_here<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.context.shard.ask_here(ask)?.await?)
+    }
+
     /// Changes something, durably.
     pub async fn change<E: Into<Refusal> + Send + 'static>(
         &self,
@@ -60,7 +68,7 @@ impl Request {
     pub async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
         let known = {
             let group = group.clone();
-            self.ask(move |engine, _| engine.group_id(&group).is_some()).await?
+            self.ask_here(move |engine| engine.group_id(&group).is_some()).await?
         };
         if known {
             return Ok(());
@@ -99,6 +107,12 @@ impl Answer {
 
     pub fn with(mut self, name: &str, value: impl Display) -> Answer {
         self.fields.insert(name, value);
+        self
+    }
+
+    /// A field that is known not to be there yet.
+    pub fn and(mut self, name: &str, value: impl FieldValue) -> Answer {
+        self.fields.add(name, value);
         self
     }
 

@@ -44,12 +44,17 @@ impl Condition {
 
     /// Runs the shard, and remembers how it ended.
     pub(super) fn watch(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        let panicked = Panicked(self);
-        let ended = run();
+        let ended = self.guard(run);
         if let Err(error) = &ended {
-            panicked.0.fail(error);
+            self.fail(error);
         }
         ended
+    }
+
+    /// Runs something that the shard does not survive if it panics.
+    pub(super) fn guard<R>(&self, run: impl FnOnce() -> R) -> R {
+        let _noticed = Panicked(self);
+        run()
     }
 
     fn fail(&self, why: &Failure) {

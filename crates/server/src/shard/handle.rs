@@ -1,7 +1,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::{
     Counters, Flush,
     budget::Budget,
+    desk::Desk,
     lites::{LiteChange, LiteNotice, TooManyLites},
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
 };
@@ -58,19 +59,38 @@ pub enum ChangeError<E> {
 /// An answer on its way: await it, or [`Reply::wait`] for it on a thread of your own.
 #[derive(Debug)]
 #[must_use = "the request runs either way, but its outcome is lost"]
-pub struct Reply<T>(oneshot::Receiver<T>);
+pub struct Reply<T>(State<T>);
+
+#[derive(Debug)]
+enum State<T> {
+    Answered(Option<T>),
+    Asked(oneshot::Receiver<T>),
+}
 
 impl<T> Reply<T> {
+    fn asked(answer: oneshot::Receiver<T>) -> Reply<T> {
+        Reply(State::Asked(answer))
+    }
+
     pub fn wait(self) -> Result<T, Unavailable> {
-        self.0.blocking_recv().map_err(|_| Unavailable::Stopped)
+        match self.0 {
+            State::Answered(answer) => answer.ok_or(Unavailable::Stopped),
+            State::Asked(answer) => answer.blocking_recv().map_err(|_| Unavailable::Stopped),
+        }
     }
 }
+
+// Nothing in it is pinned.
+impl<T> Unpin for Reply<T> {}
 
 impl<T> Future for Reply<T> {
     type Output = Result<T, Unavailable>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map_err(|_| Unavailable::Stopped)
+        match &mut self.0 {
+            State::Answered(answer) => Poll::Ready(answer.take().ok_or(Unavailable::Stopped)),
+            State::Asked(answer) => Pin::new(answer).poll(context).map_err(|_| Unavailable::Stopped),
+        }
     }
 }
 
@@ -78,6 +98,8 @@ impl<T> Future for Reply<T> {
 #[derive(Clone)]
 pub struct ShardHandle {
     requests: Sender<Request>,
+    /// The owner's: it goes with the owner.
+    desk: Weak<Desk>,
     budget: Arc<Budget>,
     reader: Arc<dyn Reader>,
     counters: Arc<Counters>,
@@ -93,12 +115,13 @@ impl std::fmt::Debug for ShardHandle {
 impl ShardHandle {
     pub(super) fn new(
         requests: Sender<Request>,
+        desk: Weak<Desk>,
         budget: Arc<Budget>,
         reader: Arc<dyn Reader>,
         counters: Arc<Counters>,
         flush: Flush,
     ) -> ShardHandle {
-        ShardHandle { requests, budget, reader, counters, flush }
+        ShardHandle { requests, desk, budget, reader, counters, flush }
     }
 
     pub fn counters(&self) -> &Arc<Counters> {
@@ -140,21 +163,21 @@ impl ShardHandle {
         })?;
         let (reply, answer) = oneshot::channel();
         self.give(Request::Send { topic, messages, options, permit, reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Receives messages; with a waiting time, as soon as there are any.
     pub fn pop(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::Pop { request: Box::new(request), reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Receives messages of the lite topics that the request's client has subscribed to.
     pub fn pop_lite(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::PopLite { request: Box::new(request), reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Changes what a client has subscribed to. The answer says who must be told of what they lost.
@@ -164,27 +187,27 @@ impl ShardHandle {
     ) -> Result<Reply<Result<Vec<LiteNotice>, TooManyLites>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::ChangeLites { change: Box::new(change), reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Forgets clients that are gone, and asks whose lite topics have gone.
     pub fn lite_upkeep(&self, gone: Vec<String>) -> Result<Reply<Vec<LiteNotice>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::LiteUpkeep { gone, reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     pub fn pull(&self, request: PullRequest) -> Result<Reply<Result<Pulled, ReceiveError>>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::Pull { request: Box::new(request), reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// How many pops wait.
     pub fn count_pops(&self, of: AwaitedPops) -> Result<Reply<usize>, Unavailable> {
         let (reply, answer) = oneshot::channel();
         self.give(Request::CountPops { of: Box::new(of), reply })?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Runs something short on the owner thread and answers at once.
@@ -198,7 +221,29 @@ impl ShardHandle {
             drop(reply.send(ask(engine, now)));
             Called::Answered
         })))?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
+    }
+
+    /// Runs something very short in the caller's own thread, if the owner has nothing to do; else on the owner thread.
+    /// What it records may be written some milliseconds later: nobody may rely on it.
+    pub fn ask_here<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<Reply<R>, Unavailable> {
+        let desk = self.desk.upgrade();
+        let sound = self.requests.is_empty() && self.counters.condition().failure().is_none();
+        let Some(mut engine) = desk.as_ref().filter(|_| sound).and_then(|desk| desk.try_take()) else {
+            return self.ask(|engine, _| ask(engine));
+        };
+        let had_batch = engine.has_batch();
+        let answer = self.counters.condition().guard(|| ask(&mut engine));
+        let recorded = (engine.has_batch() && !had_batch) || engine.has_wakes();
+        drop(engine);
+        if recorded {
+            // A full channel: then the owner looks anyway.
+            drop(self.give(Request::Look));
+        }
+        Ok(Reply(State::Answered(Some(answer))))
     }
 
     /// Proposes a decision on the owner thread and answers when it is durable and in force.
@@ -222,7 +267,7 @@ impl ShardHandle {
                 Called::Answered
             }
         })))?;
-        Ok(Reply(answer))
+        Ok(Reply::asked(answer))
     }
 
     /// Makes sure that a group exists, as the broker does for a group that consumes for the first time.
@@ -246,6 +291,13 @@ impl ShardHandle {
     pub fn end_polls(&self) {
         // A full channel or a stopped shard: then they end with the shard.
         drop(self.give(Request::EndPolls));
+    }
+
+    /// Returns when the owner is gone and nobody is at its desk any more.
+    pub(super) fn await_end(&self) {
+        while self.desk.strong_count() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     pub(super) fn send_stop(&self) {

@@ -10,7 +10,7 @@ use super::{
     waiting::{Waiter, WaiterId},
 };
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Timestamp) {
         let popped = match self.take_lites(&request, None, now) {
             Ok(popped) => popped,

@@ -15,6 +15,7 @@ mod clock;
 mod condition;
 mod config;
 mod counters;
+mod desk;
 mod events;
 mod flusher;
 mod handle;
@@ -42,6 +43,7 @@ pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
 pub use request::{AwaitedPops, PopRequest, PullRequest, Unavailable};
 
 use budget::Budget;
+use desk::Desk;
 use flusher::Flushing;
 use owner::Owner;
 use request::Request;
@@ -111,11 +113,16 @@ impl Shard {
         let (counters, flush) = (Arc::new(Counters::default()), config.flush);
         let flushing = Flushing::start(flusher, flush, counters.clone())?;
         let clerk = clerk::Clerk::start()?;
-        let owner = Owner::new(engine, incoming, flushing, clerk, config, clock, counters.clone());
+        let desk = Arc::new(Desk::new(engine));
+        let at_desk = Arc::downgrade(&desk);
         let watched = counters.clone();
-        let work = move || watched.condition().watch(|| owner.run());
+        let of_owner = counters.clone();
+        let work = move || {
+            let owner = Owner::new(&desk, incoming, flushing, clerk, config, clock, of_owner);
+            watched.condition().watch(|| owner.run())
+        };
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(work)?;
-        let handle = ShardHandle::new(requests, budget, reader, counters, flush);
+        let handle = ShardHandle::new(requests, at_desk, budget, reader, counters, flush);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 
@@ -136,7 +143,9 @@ impl Shard {
     fn end(&mut self) -> Result<(), Failure> {
         let Some(owner) = self.owner.take() else { return Ok(()) };
         self.handle.send_stop();
-        owner.join().unwrap_or(Err(Failure::Panicked))
+        let ended = owner.join().unwrap_or(Err(Failure::Panicked));
+        self.handle.await_end();
+        ended
     }
 }
 

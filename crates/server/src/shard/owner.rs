@@ -4,13 +4,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, never, select};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use parking_lot::MutexGuard;
 use redstart_engine::{Engine, Message, MessageType, SendOptions, Sent, Timestamp};
 use redstart_log::{Error as LogError, Index};
 
 use super::{
     Clock, Config, Counters, Failure, Flush,
     clerk::Clerk,
+    desk::Desk,
     events::{self, Fullness},
     flusher::{Flushing, Report},
     lites::LiteSets,
@@ -27,10 +29,13 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Facts are written at once and made durable with the next decision, or after this time: nobody waits for them, and a
 /// power cut that takes one leads to a redelivery.
 const FACTS_FLUSH_AFTER: Duration = Duration::from_millis(20);
+/// Facts that others recorded at the desk are written after this time, or with what the owner has to write anyway.
+const FACTS_WRITE_AFTER: Duration = Duration::from_millis(2);
 
-/// The one thread that touches the engine.
-pub(super) struct Owner {
-    pub(super) engine: Engine,
+/// The one thread that decides. It leaves the engine at the desk only while it has nothing to do or waits for the disk.
+pub(super) struct Owner<'a> {
+    desk: &'a Desk,
+    pub(super) engine: MutexGuard<'a, Engine>,
     pub(super) incoming: Receiver<Request>,
     pub(super) flushing: Flushing,
     pub(super) clerk: Clerk,
@@ -42,6 +47,8 @@ pub(super) struct Owner {
     pub(super) lites: LiteSets,
     /// Waiters whose search was cut short by its bounds: they go on in the next round.
     pub(super) unfinished: Vec<WaiterId>,
+    /// When facts that were recorded at the desk must be written.
+    facts_write_at: Option<Instant>,
     /// When facts that were written must be made durable.
     pub(super) facts_flush_at: Option<Instant>,
     /// Frames that are not known to be durable, oldest first.
@@ -64,19 +71,26 @@ pub(super) struct Written {
     decisions: bool,
 }
 
-impl Owner {
+impl Drop for Owner<'_> {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
+}
+
+impl<'a> Owner<'a> {
     pub fn new(
-        engine: Engine,
+        desk: &'a Desk,
         incoming: Receiver<Request>,
         flushing: Flushing,
         clerk: Clerk,
         config: Config,
         clock: Arc<dyn Clock>,
         counters: Arc<Counters>,
-    ) -> Owner {
+    ) -> Owner<'a> {
         let now = Instant::now();
         Owner {
-            engine,
+            desk,
+            engine: desk.take(),
             incoming,
             flushing,
             clerk,
@@ -90,6 +104,7 @@ impl Owner {
             waiting: WaitList::default(),
             lites: LiteSets::default(),
             unfinished: Vec::new(),
+            facts_write_at: None,
             facts_flush_at: None,
             written: VecDeque::new(),
             stopping: false,
@@ -99,8 +114,12 @@ impl Owner {
 
     pub fn run(mut self) -> Result<(), Failure> {
         while !self.stopping {
-            self.wait()?;
+            self.wait();
+            if self.counters.condition().failure().is_some() {
+                return Err(Failure::Panicked);
+            }
             let now = self.clock.now();
+            let recorded = self.engine.batch_records();
             self.take_reports()?;
             // While a checkpoint waits for the last frame nothing new is begun: the state must hold still.
             if !self.checkpoint_wanted {
@@ -108,7 +127,9 @@ impl Owner {
                 self.do_due(now);
                 self.wake(now);
             }
-            self.submit(now)?;
+            if !self.may_defer(recorded) {
+                self.submit(now)?;
+            }
             self.counters.set_waiting(self.waiting.len());
             self.housekeep(now);
             self.flush_facts()?;
@@ -116,40 +137,46 @@ impl Owner {
         self.finish()
     }
 
-    /// Sleeps until there is something to do, and takes the first thing.
-    fn wait(&mut self) -> Result<(), Failure> {
+    /// Sleeps until there is something to do.
+    fn wait(&mut self) {
         let timeout = self.sleep();
-        let requests = if self.checkpoint_wanted { never() } else { self.incoming.clone() };
-        select! {
-            recv(requests) -> request => match request {
-                Ok(request) => self.handle(request, self.clock.now()),
-                // Every handle is gone.
-                Err(_) => self.stopping = true,
-            },
-            recv(self.flushing.reports) -> report => match report {
-                Ok(report) => self.commit(report)?,
-                Err(_) => return Err(Failure::Panicked),
-            },
-            recv(self.clerk.done) -> done => if let Ok(done) = done {
-                self.job_done(done);
-            },
-            default(timeout) => {}
+        let mut events = Select::new();
+        events.recv(&self.flushing.reports);
+        events.recv(&self.clerk.done);
+        if self.checkpoint_wanted {
+            // The state must hold still: nobody else gets at it.
+            let _ = events.ready_timeout(timeout);
+            return;
         }
-        Ok(())
+        events.recv(&self.incoming);
+        let _ = MutexGuard::unlocked(&mut self.engine, || events.ready_timeout(timeout));
+    }
+
+    /// Whether what there is to write are facts that others recorded, `recorded` of them, and not for long.
+    fn may_defer(&mut self, recorded: usize) -> bool {
+        let own = self.engine.has_decisions() || self.engine.batch_records() > recorded;
+        if own || recorded == 0 || self.checkpoint_wanted || self.stopping {
+            return false;
+        }
+        let now = Instant::now();
+        now < *self.facts_write_at.get_or_insert(now + FACTS_WRITE_AFTER)
     }
 
     fn sleep(&self) -> Duration {
         if self.checkpoint_wanted && self.engine.pending_frames() > 0 {
             return SLEEP_MAX;
         }
-        if !self.unfinished.is_empty() || self.engine.has_batch() || self.engine.has_wakes() {
+        let deferred = self.facts_write_at.is_some() && !self.engine.has_decisions();
+        let unwritten = self.engine.has_batch() && !deferred;
+        if !self.unfinished.is_empty() || unwritten || self.engine.has_wakes() {
             return Duration::ZERO;
         }
         let now = self.clock.now();
         let due = [self.engine.next_deadline(), self.waiting.next_time()].into_iter().flatten().min();
         let due = due.map_or(SLEEP_MAX, |at| at.since(now));
         let clock = Instant::now();
-        let at = self.facts_flush_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
+        let facts = [self.facts_write_at, self.facts_flush_at].into_iter().flatten();
+        let at = facts.fold(self.housekeeping_at, Instant::min);
         due.min(SLEEP_MAX).min(at.saturating_duration_since(clock))
     }
 
@@ -160,14 +187,24 @@ impl Owner {
             }
             match self.incoming.try_recv() {
                 Ok(request) => self.handle(request, now),
-                Err(_) => return,
+                Err(TryRecvError::Empty) => return,
+                // Every handle is gone.
+                Err(TryRecvError::Disconnected) => {
+                    self.stopping = true;
+                    return;
+                }
             }
         }
     }
 
     pub(super) fn take_reports(&mut self) -> Result<(), Failure> {
-        while let Ok(report) = self.flushing.reports.try_recv() {
-            self.commit(report)?;
+        loop {
+            match self.flushing.reports.try_recv() {
+                Ok(report) => self.commit(report)?,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) if self.stopping => break,
+                Err(TryRecvError::Disconnected) => return Err(Failure::Panicked),
+            }
         }
         while let Ok(done) = self.clerk.done.try_recv() {
             self.job_done(done);
@@ -201,6 +238,7 @@ impl Owner {
                 Called::Answered => {}
                 Called::Durable(ticket, answer) => self.replies.add_change(ticket, answer),
             },
+            Request::Look => {}
             Request::EndPolls => self.end_polls(now),
             Request::Stop => self.stopping = true,
         }
@@ -219,6 +257,7 @@ impl Owner {
     }
 
     pub(super) fn submit(&mut self, now: Timestamp) -> Result<(), Failure> {
+        self.facts_write_at = None;
         if !self.engine.has_batch() {
             return Ok(());
         }
@@ -254,7 +293,9 @@ impl Owner {
     fn flush(&mut self) -> Result<(), Failure> {
         self.facts_flush_at = None;
         if self.incoming.is_empty() && self.flushing.is_short() {
-            let report = self.flushing.flush();
+            let mut flush = || self.flushing.flush();
+            let report =
+                if self.checkpoint_wanted { flush() } else { MutexGuard::unlocked(&mut self.engine, flush) };
             return self.commit(report);
         }
         self.flushing.order();

@@ -144,6 +144,8 @@ pub(super) enum Request {
         reply: oneshot::Sender<usize>,
     },
     Call(Call),
+    /// Something was recorded at the desk.
+    Look,
     /// Answers every held receive with nothing.
     EndPolls,
     Stop,

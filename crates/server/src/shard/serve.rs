@@ -20,7 +20,7 @@ pub(super) enum Retried {
     Nothing,
 }
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn pop(&mut self, request: Box<PopRequest>, reply: PopReply, now: Timestamp) {
         if let Some(attribute) = request.not_with
             && let Some(config) = self.engine.group_config(&request.group)

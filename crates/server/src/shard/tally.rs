@@ -4,7 +4,7 @@ use redstart_engine::Event;
 
 use super::owner::Owner;
 
-impl Owner {
+impl Owner<'_> {
     /// What has been deleted meanwhile has no name, and is not counted.
     pub(super) fn tally(&mut self) {
         for event in self.engine.take_events() {

@@ -12,7 +12,7 @@ const RETIRE_PER_ROUND: usize = 8;
 /// Time between checkpoints however many frames there are, also when one could not be written.
 const CHECKPOINT_SPACING: Duration = Duration::from_millis(50);
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn housekeep(&mut self, now: Timestamp) {
         self.checkpoint_if_due();
         if Instant::now() < self.housekeeping_at {

@@ -13,8 +13,8 @@ use super::{Counters, Flush};
 /// A flush of this length holds up every sender.
 const STALL: Duration = Duration::from_secs(1);
 
-/// A flush that took no longer may as well run in the owner's thread: handing it over and back costs about as much, and
-/// whoever comes meanwhile waits no longer than that.
+/// A flush that took no longer runs in the owner's thread: handing it over and back costs about as much, and what senders
+/// bring meanwhile makes one frame instead of many small ones. Whoever comes meanwhile waits no longer than that.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// Makes frames durable, in a thread of its own or at once. The thread takes no orders but "something was appended": one

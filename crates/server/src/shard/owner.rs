@@ -289,10 +289,10 @@ impl<'a> Owner<'a> {
         Ok(())
     }
 
-    /// What was written is made durable: at once if nobody waits and the disk is quick, else beside the owner's work.
+    /// What was written is made durable: at once if the disk is quick, else beside the owner's work.
     fn flush(&mut self) -> Result<(), Failure> {
         self.facts_flush_at = None;
-        if self.incoming.is_empty() && self.flushing.is_short() {
+        if self.flushing.is_short() {
             let mut flush = || self.flushing.flush();
             let report =
                 if self.checkpoint_wanted { flush() } else { MutexGuard::unlocked(&mut self.engine, flush) };

@@ -6,18 +6,16 @@
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode, encode, encode_head};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
-    sync::mpsc,
-};
+use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode};
+use tokio::{io::AsyncReadExt, sync::mpsc, time::Instant};
 
 use super::{
     Context,
     appetite::Appetite,
     dispatch::answer,
+    outbox::Outbox,
     peer::{Outgoing, Peer},
     refusal::Refusal,
     request::{Answer, Request},
@@ -27,32 +25,23 @@ use crate::stream::Stream;
 
 /// Requests of one connection at a time, held polls included.
 const REQUESTS_MAX: usize = 8192;
-/// Answers and questions that wait to be written.
-const OUTBOX_MAX: usize = 1024;
-/// Written with one call, when more than one frame is ready.
-const WRITE_BYTES: usize = 256 << 10;
-/// Such a body is written from where it is, instead of being copied behind its header.
-const LARGE_BODY: usize = 16 << 10;
+/// What the broker says of its own accord and has not yet written.
+const TOLD_MAX: usize = 1024;
 /// A connection that says nothing for this long is closed, as RocketMQ does.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// A frame must be read and written in this time: a peer that stops in the middle is gone.
-const FRAME_MAX: Duration = Duration::from_secs(30);
+/// Whoever stops for this long in the middle of a large frame, or does not read, is gone.
+const STUCK_MAX: Duration = Duration::from_secs(30);
 /// One-way requests get this long to end after the connection has.
 const GRACE: Duration = Duration::from_secs(2);
 /// Frames above this wait for room before they are read.
 pub(super) const SMALL_FRAME: usize = 64 << 10;
 
 pub(super) async fn serve(stream: Stream, context: Arc<Context>) -> io::Result<()> {
-    let (local, remote) = (stream.local()?, stream.remote()?);
-    let (reader, writer) = tokio::io::split(stream);
-    let (outbox, outgoing) = mpsc::channel(OUTBOX_MAX);
-    let peer = Arc::new(Peer::new(remote, local, outbox.clone()));
-    let requests = Requests { context: context.clone(), peer: peer.clone(), outbox };
-    let mut served = Served::new();
-    let result = tokio::select! {
-        result = requests.read(reader, &mut served) => result,
-        result = write(writer, outgoing) => result,
-    };
+    let (told, telling) = mpsc::channel(TOLD_MAX);
+    let peer = Arc::new(Peer::new(stream.remote()?, stream.local()?, told));
+    let mut connection = Connection::new(context, peer);
+    let result = connection.run(stream, telling).await;
+    let Connection { context, peer, served, .. } = connection;
     peer.gone();
     context.disconnected(&peer);
     if tokio::time::timeout(GRACE, served.for_each(|_| std::future::ready(()))).await.is_err() {
@@ -61,99 +50,149 @@ pub(super) async fn serve(stream: Stream, context: Arc<Context>) -> io::Result<(
     result
 }
 
-/// What is being served on one connection.
-struct Requests {
+struct Connection {
     context: Arc<Context>,
     peer: Arc<Peer>,
-    outbox: mpsc::Sender<Outgoing>,
-}
-
-impl Requests {
-    async fn read(&self, mut reader: ReadHalf<Stream>, served: &mut Served) -> io::Result<()> {
-        let mut input = BytesMut::new();
-        let mut appetite = Appetite::default();
-        let mut room = None;
-        let mut polls = Served::new();
-        loop {
-            match self.take_frame(&mut input, &mut room).await {
-                Ok(Some((command, _))) if command.is_response() => {
-                    self.peer.answered(command);
-                    continue;
-                }
-                Ok(Some((command, room))) if polls.len() + served.len() < REQUESTS_MAX => {
-                    let set = if is_poll(command.code) { &mut polls } else { &mut *served };
-                    set.push(Box::pin(run(self.request(command), room)));
-                }
-                // Nobody is told of a one-way request: what is too much is dropped, as RocketMQ does.
-                Ok(Some((command, _))) if command.is_one_way() => {}
-                Ok(Some((command, _))) => {
-                    let busy = Answer::from(Refusal::busy("requests of one connection", REQUESTS_MAX));
-                    self.send(outgoing(busy, &command)).await?;
-                }
-                Ok(None) => {}
-                Err(error) => return Err(error),
-            }
-            // Finished requests are answered while the next frame is read.
-            let more = frame_is_whole(&input);
-            if !more {
-                appetite.reserve(&mut input);
-            }
-            let before = input.len();
-            let idle = if room.is_some() { FRAME_MAX } else { IDLE_MAX };
-            tokio::select! {
-                biased;
-                Some(finished) = served.next() => self.answer(finished).await?,
-                Some(finished) = polls.next() => self.answer(finished).await?,
-                () = std::future::ready(()), if more => {}
-                read = tokio::time::timeout(idle, reader.read_buf(&mut input)), if !more => match read {
-                    Ok(Ok(0)) => return Ok(()),
-                    Ok(Ok(_)) => appetite.fed(input.len() - before),
-                    Ok(Err(error)) => return Err(error),
-                    Err(_) if !polls.is_empty() && room.is_none() => {}
-                    Err(elapsed) => return Err(elapsed.into()),
-                },
-            }
-        }
-    }
-
-    fn request(&self, command: Command) -> Request {
-        Request { command, peer: self.peer.clone(), context: self.context.clone() }
-    }
-
-    /// The next frame if it is there whole. One that is large waits for room before the rest of it is read.
-    async fn take_frame(
-        &self,
-        input: &mut BytesMut,
-        room: &mut Option<Room>,
-    ) -> io::Result<Option<(Command, Option<Room>)>> {
-        let invalid = |error: DecodeError| io::Error::new(io::ErrorKind::InvalidData, error);
-        if let Some(command) = decode(input).map_err(invalid)? {
-            return Ok(Some((command, room.take())));
-        }
-        let announced = input.first_chunk::<4>().map_or(0, |len| u32::from_be_bytes(*len) as usize + 4);
-        if announced > SMALL_FRAME && room.is_none() {
-            let busy = || io::Error::new(io::ErrorKind::OutOfMemory, "no room for another large request");
-            *room = Some(self.context.incoming.take(announced.min(FRAME_BYTES_MAX)).await.ok_or_else(busy)?);
-            input.reserve(announced - input.len());
-        }
-        Ok(None)
-    }
-
-    async fn answer(&self, finished: Option<Outgoing>) -> io::Result<()> {
-        match finished {
-            Some(answer) => self.send(answer).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn send(&self, answer: Outgoing) -> io::Result<()> {
-        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.outbox.send(answer).await.map_err(closed)
-    }
+    input: BytesMut,
+    appetite: Appetite,
+    /// For the large frame that is being read.
+    room: Option<Room>,
+    served: Served,
+    polls: Served,
+    outbox: Outbox,
+    heard_at: Instant,
+    /// When the peer last read something, or had read everything.
+    wrote_at: Instant,
 }
 
 /// Requests under way, each with its answer unless it wants none.
 type Served = FuturesUnordered<Pin<Box<dyn Future<Output = Option<Outgoing>> + Send>>>;
+
+type Asked = Pin<Box<dyn Future<Output = Option<Room>> + Send>>;
+
+impl Connection {
+    fn new(context: Arc<Context>, peer: Arc<Peer>) -> Connection {
+        let now = Instant::now();
+        Connection {
+            context,
+            peer,
+            input: BytesMut::new(),
+            appetite: Appetite::default(),
+            room: None,
+            served: Served::new(),
+            polls: Served::new(),
+            outbox: Outbox::default(),
+            heard_at: now,
+            wrote_at: now,
+        }
+    }
+
+    async fn run(&mut self, stream: Stream, mut telling: mpsc::Receiver<Outgoing>) -> io::Result<()> {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut asked_room: Option<Asked> = None;
+        let timer = tokio::time::sleep(STUCK_MAX);
+        tokio::pin!(timer);
+        loop {
+            let open = !self.outbox.is_full();
+            if open && asked_room.is_none() {
+                self.take_frames()?;
+                asked_room = self.wanted_room();
+                self.appetite.reserve(&mut self.input);
+            }
+            // What has finished comes before what is written, so that much is written at once.
+            tokio::select! {
+                biased;
+                Some(finished) = self.served.next(), if open => self.put(finished),
+                Some(finished) = self.polls.next(), if open => self.put(finished),
+                Some(told) = telling.recv(), if open => self.put(Some(told)),
+                written = self.outbox.write(&mut writer), if !self.outbox.is_done() => {
+                    written?;
+                    self.wrote_at = Instant::now();
+                }
+                room = async { asked_room.as_mut()?.await }, if asked_room.is_some() => {
+                    asked_room = None;
+                    self.begin_large(room)?;
+                }
+                read = reader.read_buf(&mut self.input), if open && asked_room.is_none() => match read? {
+                    0 => return Ok(()),
+                    bytes => {
+                        self.appetite.fed(bytes);
+                        self.heard_at = Instant::now();
+                    }
+                },
+                () = &mut timer => timer.as_mut().reset(self.look_at_clock()?),
+            }
+        }
+    }
+
+    /// Begins every request that is there whole.
+    fn take_frames(&mut self) -> io::Result<()> {
+        let invalid = |error: DecodeError| io::Error::new(io::ErrorKind::InvalidData, error);
+        while let Some(command) = decode(&mut self.input).map_err(invalid)? {
+            let room = self.room.take();
+            if command.is_response() {
+                self.peer.answered(command);
+            } else if self.polls.len() + self.served.len() < REQUESTS_MAX {
+                let set = if is_poll(command.code) { &mut self.polls } else { &mut self.served };
+                let request = Request { command, peer: self.peer.clone(), context: self.context.clone() };
+                set.push(Box::pin(run(request, room)));
+            } else if !command.is_one_way() {
+                // Nobody is told of a one-way request: what is too much is dropped, as RocketMQ does.
+                let busy = Answer::from(Refusal::busy("requests of one connection", REQUESTS_MAX));
+                self.put(Some(outgoing(busy, &command)));
+                if self.outbox.is_full() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame that is large waits for room before the rest of it is read.
+    fn wanted_room(&self) -> Option<Asked> {
+        let announced = self.announced();
+        if announced <= SMALL_FRAME || self.room.is_some() || self.input.len() >= announced {
+            return None;
+        }
+        let incoming = self.context.incoming.clone();
+        Some(Box::pin(async move { incoming.take(announced).await }))
+    }
+
+    fn begin_large(&mut self, room: Option<Room>) -> io::Result<()> {
+        let busy = || io::Error::new(io::ErrorKind::OutOfMemory, "no room for another large request");
+        self.room = Some(room.ok_or_else(busy)?);
+        self.heard_at = Instant::now();
+        self.input.reserve(self.announced().saturating_sub(self.input.len()));
+        Ok(())
+    }
+
+    /// The size of the frame that begins the input.
+    fn announced(&self) -> usize {
+        let len = self.input.first_chunk::<4>().map_or(0, |len| u32::from_be_bytes(*len) as usize + 4);
+        len.min(FRAME_BYTES_MAX)
+    }
+
+    fn put(&mut self, finished: Option<Outgoing>) {
+        let Some(answer) = finished else { return };
+        if self.outbox.is_done() {
+            self.wrote_at = Instant::now();
+        }
+        self.outbox.put(answer);
+    }
+
+    /// Ends a connection whose peer has stopped; else says when to look again.
+    fn look_at_clock(&mut self) -> io::Result<Instant> {
+        let now = Instant::now();
+        let (silent, stuck) = (now - self.heard_at, now - self.wrote_at);
+        let silent_max = if self.room.is_some() { STUCK_MAX } else { IDLE_MAX };
+        // One whose polls are held has nothing to say.
+        let idle = silent >= silent_max && (self.polls.is_empty() || self.room.is_some());
+        if idle || (!self.outbox.is_done() && stuck >= STUCK_MAX) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(now + STUCK_MAX / 2)
+    }
+}
 
 /// What waits for messages: without its client it must not take any.
 pub(crate) fn is_poll(request: i32) -> bool {
@@ -176,38 +215,4 @@ async fn run(request: Request, room: Option<Room>) -> Option<Outgoing> {
 fn outgoing(answer: Answer, request: &Command) -> Outgoing {
     let (command, room) = answer.command(request);
     Outgoing { command, room }
-}
-
-fn frame_is_whole(input: &BytesMut) -> bool {
-    input.first_chunk::<4>().is_some_and(|len| input.len() - 4 >= u32::from_be_bytes(*len) as usize)
-}
-
-/// Writes what is ready, many frames at a time.
-async fn write(mut writer: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Outgoing>) -> io::Result<()> {
-    let mut bytes = BytesMut::new();
-    let mut rooms = Vec::new();
-    while let Some(first) = outgoing.recv().await {
-        let mut next = Some(first);
-        let mut large = Bytes::new();
-        while let Some(Outgoing { command, room }) = next {
-            rooms.extend(room);
-            if command.body.len() >= LARGE_BODY {
-                encode_head(&command, &mut bytes);
-                large = command.body;
-                break;
-            }
-            encode(&command, &mut bytes);
-            next = if bytes.len() < WRITE_BYTES { outgoing.try_recv().ok() } else { None };
-        }
-        tokio::time::timeout(FRAME_MAX, async {
-            writer.write_all_buf(&mut (&mut bytes).chain(large)).await?;
-            writer.flush().await
-        })
-        .await??;
-        rooms.clear();
-        if bytes.capacity() > 2 * WRITE_BYTES {
-            bytes = BytesMut::new();
-        }
-    }
-    Ok(())
 }

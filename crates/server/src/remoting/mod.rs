@@ -20,6 +20,7 @@ mod locks;
 mod members;
 mod names;
 mod offsets;
+mod outbox;
 mod peer;
 mod polling;
 mod pop;

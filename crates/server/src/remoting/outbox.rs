@@ -1,0 +1,158 @@
+use std::{collections::VecDeque, io, io::IoSlice};
+
+use bytes::{Buf, Bytes, BytesMut};
+use redstart_wire::remoting::{encode, encode_head};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::{peer::Outgoing, room::Room};
+
+/// With so many bytes unwritten nothing further is answered: the peer has to read first.
+const BYTES_MAX: usize = 256 << 10;
+/// Such a body is written from where it is, instead of being copied behind its header.
+const LARGE_BODY: usize = 16 << 10;
+const SLICES_MAX: usize = 16;
+
+/// Frames that wait to be written, many with one call.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Up to a large body, each; these go first.
+    parts: VecDeque<Bytes>,
+    parts_len: usize,
+    /// Small frames, one behind the other.
+    small: BytesMut,
+    /// Held until their frame is written; with the byte after it.
+    rooms: VecDeque<(u64, Room)>,
+    put: u64,
+    written: u64,
+    /// Written, but perhaps not yet sent: TLS keeps what makes no whole record.
+    unflushed: bool,
+}
+
+impl Outbox {
+    pub fn put(&mut self, Outgoing { command, room }: Outgoing) {
+        let before = self.len();
+        if command.body.len() >= LARGE_BODY {
+            encode_head(&command, &mut self.small);
+            let head = self.small.split().freeze();
+            self.parts_len += head.len() + command.body.len();
+            self.parts.extend([head, command.body]);
+        } else {
+            encode(&command, &mut self.small);
+        }
+        self.put += (self.len() - before) as u64;
+        self.rooms.extend(room.map(|room| (self.put, room)));
+    }
+
+    fn len(&self) -> usize {
+        self.parts_len + self.small.len()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len() >= BYTES_MAX
+    }
+
+    /// Nothing is left to do for [`Outbox::write`].
+    pub fn is_done(&self) -> bool {
+        self.len() == 0 && !self.unflushed
+    }
+
+    /// Writes once as much as the peer takes. Nothing is lost if the wait is given up.
+    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.len() > 0 {
+            let written = if self.parts.is_empty() {
+                writer.write(&self.small).await?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let parts = self.parts.iter().map(|part| &part[..]).chain([&self.small[..]]);
+                let count =
+                    slices.iter_mut().zip(parts).map(|(slice, part)| *slice = IoSlice::new(part)).count();
+                writer.write_vectored(&slices[..count]).await?
+            };
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.unflushed = true;
+            self.advance(written);
+        }
+        if self.len() == 0 {
+            writer.flush().await?;
+            self.unflushed = false;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.written += written as u64;
+        while let Some(part) = self.parts.front_mut() {
+            let taken = written.min(part.len());
+            part.advance(taken);
+            self.parts_len -= taken;
+            written -= taken;
+            if !part.is_empty() {
+                break;
+            }
+            self.parts.pop_front();
+        }
+        self.small.advance(written);
+        while self.rooms.front().is_some_and(|(end, _)| *end <= self.written) {
+            self.rooms.pop_front();
+        }
+        if self.len() == 0 && self.small.capacity() > 2 * BYTES_MAX {
+            self.small = BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redstart_wire::remoting::{Command, decode};
+    use tokio::io::AsyncReadExt;
+
+    use super::{super::room::Rooms, *};
+
+    async fn outgoing(opaque: i32, body: usize, rooms: &Rooms) -> Outgoing {
+        let command = Command { opaque, body: vec![7; body].into(), ..Command::default() };
+        Outgoing { command, room: rooms.take(body).await }
+    }
+
+    #[tokio::test]
+    async fn frames_come_in_their_order_however_little_is_taken_at_a_time() {
+        let rooms = Rooms::new(1 << 20);
+        let mut outbox = Outbox::default();
+        let sizes = [10, LARGE_BODY, 0, 3 * LARGE_BODY, LARGE_BODY - 1, 5];
+        for (opaque, size) in (0..).zip(sizes) {
+            outbox.put(outgoing(opaque, size, &rooms).await);
+        }
+        assert!(!outbox.is_full() && !outbox.is_done());
+        let held = rooms.used().0;
+        let (mut writer, mut reader) = tokio::io::duplex(1000);
+        let mut input = BytesMut::new();
+        let mut read = Vec::new();
+        while read.len() < sizes.len() {
+            if !outbox.is_done() {
+                outbox.write(&mut writer).await.unwrap();
+            }
+            reader.read_buf(&mut input).await.unwrap();
+            while let Some(command) = decode(&mut input).unwrap() {
+                read.push((command.opaque as usize, command.body.len()));
+            }
+            assert!(rooms.used().0 <= held);
+        }
+        assert_eq!(read, sizes.iter().copied().enumerate().collect::<Vec<_>>());
+        while !outbox.is_done() {
+            outbox.write(&mut writer).await.unwrap();
+        }
+        assert_eq!(rooms.used().0, 0, "all room is given back");
+    }
+
+    #[tokio::test]
+    async fn it_is_full_when_the_peer_does_not_read() {
+        let rooms = Rooms::new(1 << 20);
+        let mut outbox = Outbox::default();
+        for opaque in 0..2 {
+            assert!(!outbox.is_full());
+            outbox.put(outgoing(opaque, BYTES_MAX / 2, &rooms).await);
+        }
+        assert!(outbox.is_full());
+    }
+}

@@ -190,7 +190,7 @@ async fn of_group(
     client: &mut Client,
     topic: &str,
     offset: &str,
-) -> Vec<redstart_wire::remoting::StoredMessage> {
+) -> Vec<redstart_wire::remoting::StoredMessage<'static>> {
     let asked = pull(topic, offset, "6", "15000").with_field("subscription", "*");
     let found = client.call_with(asked).await;
     assert_eq!(found.code, code::SUCCESS, "{topic}: {:?}", found.remark);

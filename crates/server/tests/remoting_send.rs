@@ -48,7 +48,7 @@ async fn pull(client: &mut Client, topic: &str, queue: &str, offset: &str, wait:
     client.call(code::PULL_MESSAGE, &fields).await
 }
 
-async fn stored(client: &mut Client, topic: &str) -> Vec<StoredMessage> {
+async fn stored(client: &mut Client, topic: &str) -> Vec<StoredMessage<'static>> {
     let answer = pull(client, topic, "0", "0", "15000").await;
     assert_eq!(answer.code, code::SUCCESS, "{:?}", answer.remark);
     messages(&answer)
@@ -67,7 +67,7 @@ async fn a_message_comes_back_as_it_was_sent() {
     let (host, offset) = read_offset_message_id(sent.field("msgId").unwrap()).unwrap();
     assert_eq!((host, offset), (message.store_host, message.physical_offset));
     assert_eq!(host, broker.address);
-    assert_eq!((message.topic.as_str(), &message.body[..], message.flag), ("t", &b"hello"[..], 5));
+    assert_eq!((&*message.topic, &message.body[..], message.flag), ("t", &b"hello"[..], 5));
     assert_eq!((message.born_at, message.reconsume_times), (1_700_000_000_000, 0));
     assert_eq!(message.born_host.ip().to_string(), "127.0.0.1");
     let properties = properties(message);
@@ -270,7 +270,7 @@ async fn a_producer_is_asked_about_a_transaction_and_its_answer_counts() {
     assert!(asked.is_one_way());
     let mut body = asked.body.clone();
     let message = StoredMessage::decode(&mut body).unwrap();
-    assert_eq!((message.topic.as_str(), &message.body[..]), ("t", &b"hello"[..]));
+    assert_eq!((&*message.topic, &message.body[..]), ("t", &b"hello"[..]));
     assert_eq!(properties(&message)["PGROUP"], "p");
     let fields = [
         ("producerGroup", "p"),

@@ -100,7 +100,7 @@ pub async fn detail(c: &Context, message: &Message, options: Detail) -> Outcome 
     }
     let bracketed = |name: &str| format!("[{}]", message.property(name).unwrap_or("null"));
     fields.extend([
-        ("Topic:", stored.topic.clone()),
+        ("Topic:", stored.topic.to_string()),
         ("Tags:", bracketed(admin::property::TAGS)),
         ("Keys:", bracketed(admin::property::KEYS)),
         ("Queue ID:", stored.queue_id.to_string()),
@@ -182,7 +182,7 @@ async fn track(c: &Context, message: &Message, group: &str) -> (&'static str, Op
     if !done {
         return ("NOT_CONSUME_YET", None);
     }
-    let wanted = connected.subscription_table.get(&stored.topic).is_none_or(|subscription| {
+    let wanted = connected.subscription_table.get(&*stored.topic).is_none_or(|subscription| {
         let tags = &subscription.tags_set;
         let tag = message.tag().unwrap_or_default();
         tags.is_empty() || tags.iter().any(|wanted| wanted == tag || wanted == "*")

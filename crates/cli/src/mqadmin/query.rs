@@ -81,7 +81,7 @@ async fn hand_over(c: &Context, message: &Message, group: &str, client: &str) ->
 
 async fn resend(c: &Context, message: &Message, id: &str) -> Outcome {
     let again = OutgoingMessage {
-        topic: message.stored.topic.clone(),
+        topic: message.stored.topic.to_string(),
         body: message.stored.body.clone(),
         properties: decode_properties(&message.stored.properties),
         flag: message.stored.flag,

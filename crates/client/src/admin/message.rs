@@ -17,7 +17,7 @@ const ZSTD: i32 = 0x200;
 pub struct Message {
     /// Name of the broker.
     pub broker: String,
-    pub stored: StoredMessage,
+    pub stored: StoredMessage<'static>,
     pub properties: BTreeMap<String, String>,
 }
 
@@ -33,7 +33,7 @@ pub enum BodyError {
 }
 
 impl Message {
-    pub fn new(broker: &str, stored: StoredMessage) -> Message {
+    pub fn new(broker: &str, stored: StoredMessage<'static>) -> Message {
         let properties = decode_properties(&stored.properties).into_iter().collect();
         Message { broker: broker.to_owned(), stored, properties }
     }
@@ -95,7 +95,7 @@ mod tests {
 
     fn message(body: Vec<u8>, system_flag: i32) -> Message {
         let stored = StoredMessage {
-            topic: "t".to_owned(),
+            topic: "t".into(),
             queue_id: 0,
             flag: 0,
             queue_offset: 0,
@@ -107,7 +107,7 @@ mod tests {
             store_host: "127.0.0.1:10911".parse().unwrap(),
             reconsume_times: 0,
             prepared_transaction_offset: 0,
-            properties: "KEYS\u{1}a b\u{2}TAGS\u{1}x\u{2}".to_owned(),
+            properties: "KEYS\u{1}a b\u{2}TAGS\u{1}x\u{2}".into(),
             body: body.into(),
         };
         Message::new("b", stored)

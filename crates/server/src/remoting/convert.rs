@@ -6,7 +6,7 @@ use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_TOPIC, FetchError, Fetched, HalfOptions, Message, MessageType, Opened, Timestamp,
 };
 use redstart_log::Position;
-use redstart_wire::remoting::{StoredMessage, encode_properties, flag, offset_message_id};
+use redstart_wire::remoting::{StoredMessage, flag, offset_message_id, put_properties};
 
 use super::{property as p, refusal::Refusal};
 
@@ -30,7 +30,7 @@ pub(super) fn read_physical_offset(offset: i64) -> Option<(Position, u16)> {
 /// What a producer hands in.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
-    pub properties: Vec<(String, String)>,
+    pub properties: Vec<(&'a str, &'a str)>,
     pub flag: i32,
     pub system_flag: i32,
     pub born_at: i64,
@@ -51,9 +51,8 @@ pub(super) struct Accepted {
 
 impl Incoming<'_> {
     pub fn accept(self) -> Result<Accepted, Refusal> {
-        let find = |name: &str| {
-            self.properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-        };
+        let find =
+            |name: &str| self.properties.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let half = find(p::TRANSACTION_PREPARED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let check_after = find(p::CHECK_IMMUNITY).and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let level = number(p::DELAY_LEVEL, find(p::DELAY_LEVEL))?.unwrap_or(0);
@@ -88,9 +87,10 @@ impl Incoming<'_> {
             p::CLUSTER,
             p::POP_HANDLE,
         ];
-        let properties = self.properties.into_iter().filter(|(name, _)| !own.contains(&name.as_str()));
+        let others = self.properties.iter().filter(|(name, _)| !own.contains(name));
+        let others = others.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Ok(Accepted {
-            message: Message { properties: properties.collect(), ..message },
+            message: Message { properties: others.collect(), ..message },
             half: half.then_some(HalfOptions { check_after }),
             timed: level == 0 && deliver_at.is_some(),
         })
@@ -103,7 +103,7 @@ impl Incoming<'_> {
     }
 
     /// The time of delivery by the three timer properties; the first that is there counts.
-    fn timer<'a>(&self, find: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Timestamp>, Refusal> {
+    fn timer<'f>(&self, find: impl Fn(&str) -> Option<&'f str>) -> Result<Option<Timestamp>, Refusal> {
         if let Some(seconds) = number(p::TIMER_DELAY_SEC, find(p::TIMER_DELAY_SEC))? {
             return Ok(Some(self.now.after(Duration::from_secs(seconds))));
         }
@@ -150,7 +150,12 @@ pub(super) struct Envelope<'a> {
 const ADDED_MAX: usize = 14;
 
 /// A stored message as a client gets it.
-pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<StoredMessage, FetchError> {
+/// Its properties are put into `text`, whatever was there before.
+pub(super) fn to_wire<'a>(
+    fetched: &Fetched,
+    envelope: &Envelope<'a>,
+    text: &'a mut String,
+) -> Result<StoredMessage<'a>, FetchError> {
     let Opened { message: view, message_type, body, .. } = fetched.open()?;
     let transaction = message_type == MessageType::Transaction;
     let counted = |name| view.property(name).and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -191,8 +196,10 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
     if let Some(origin) = view.property(DLQ_ORIGIN_TOPIC) {
         add(p::RETRY_TOPIC, origin);
     }
+    text.clear();
+    put_properties(properties, text);
     Ok(StoredMessage {
-        topic: envelope.topic.to_owned(),
+        topic: envelope.topic.into(),
         queue_id: envelope.queue_id as i32,
         flag: view.flag,
         queue_offset: envelope.queue_offset as i64,
@@ -204,7 +211,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
         store_host: envelope.store_host,
         reconsume_times: attempt.into(),
         prepared_transaction_offset: if transaction { fetched.position().0 as i64 } else { 0 },
-        properties: encode_properties(properties),
+        properties: text.as_str().into(),
         body,
     })
 }
@@ -213,10 +220,10 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: &Envelope<'_>) -> Result<Stor
 mod tests {
     use super::*;
 
-    fn incoming(properties: &[(&str, &str)]) -> Incoming<'static> {
+    fn incoming<'a>(properties: &[(&'a str, &'a str)]) -> Incoming<'a> {
         const LEVELS: &[Duration] = &[Duration::from_secs(1), Duration::from_secs(5)];
         Incoming {
-            properties: properties.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            properties: properties.to_vec(),
             flag: 0,
             system_flag: flag::COMPRESSED | flag::TRANSACTION_PREPARED | 0x300,
             born_at: -1,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redstart_engine::{Message, Timestamp};
-use redstart_wire::remoting::{Command, SendHeader, decode_batch, decode_properties};
+use redstart_wire::remoting::{Command, SendHeader, decode_batch, read_properties};
 
 use super::{admin, convert::Incoming, recall};
 
@@ -20,7 +20,7 @@ pub fn accept(command: &Command, now: Timestamp) -> Option<Vec<Message>> {
     };
     let accept = |(properties, flag, body): (String, i32, bytes::Bytes)| {
         let incoming = Incoming {
-            properties: decode_properties(&properties),
+            properties: read_properties(&properties),
             flag,
             system_flag: header.system_flag,
             born_at: header.born_at,

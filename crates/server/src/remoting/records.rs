@@ -95,6 +95,7 @@ pub(super) async fn read(
     let mut body = Vec::with_capacity(bytes + read.len() * ADDED_USUAL);
     let store_host = request.broker_address();
     let mut written = Vec::with_capacity(read.len());
+    let mut properties = String::new();
     for (place, fetched) in read {
         let home = if origins.is_empty() { None } else { fetched.home().ok() };
         let origin = home.and_then(|home| origins.get(&home.topic));
@@ -108,7 +109,7 @@ pub(super) async fn read(
             store_host,
             cluster: &request.context.config.cluster,
         };
-        let encoded = to_wire(&fetched, &envelope).map_err(|error| error.to_string());
+        let encoded = to_wire(&fetched, &envelope, &mut properties).map_err(|error| error.to_string());
         match encoded.and_then(|message| message.encode(&mut body).map_err(|error| error.to_string())) {
             Ok(()) => written.push(place),
             Err(error) => {

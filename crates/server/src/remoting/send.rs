@@ -3,7 +3,9 @@
 use redstart_engine::{
     QueueId, RETRY_PREFIX, SendError, SendOptions, SendReceipt, TopicConfig, TopicName, Visibility,
 };
-use redstart_wire::remoting::{SendHeader, code, decode_batch, decode_properties, offset_message_id};
+use redstart_wire::remoting::{
+    BatchEntry, SendHeader, code, decode_batch, offset_message_id, read_properties,
+};
 
 use super::{
     AUTO_CREATE_TOPIC,
@@ -45,7 +47,7 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     };
     let (id, timed) = (first.message.id.clone(), first.timed);
     let receipts = store(request, &header, &topic, accepted, options).await?;
-    let answer = sent(request, &receipts).with("transactionId", &id);
+    let answer = sent(request, &receipts).and("transactionId", &id);
     Ok(match &receipts[..] {
         [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => answer
             .with("recallHandle", recall::handle(header.topic, &request.context.config.broker, *key, &id)),
@@ -60,9 +62,9 @@ pub(super) fn accept(request: &Request, header: &SendHeader<'_>) -> Result<Accep
 
 fn accept_batch(request: &Request, header: &SendHeader<'_>) -> Result<Vec<Accepted>, Refusal> {
     let entries = decode_batch(request.body.clone(), BATCH_MAX)?;
-    let accepted = entries
-        .into_iter()
-        .map(|entry| incoming(request, header, &entry.properties, entry.flag, entry.body).accept());
+    let accepted = entries.into_iter().map(|BatchEntry { flag, properties, body }| {
+        incoming(request, header, &properties, flag, body).accept()
+    });
     let accepted = accepted.collect::<Result<Vec<_>, _>>()?;
     if accepted.iter().any(|accepted| accepted.half.is_some()) {
         return Err(Refusal::new(code::MESSAGE_ILLEGAL, "a batch cannot hold half messages"));
@@ -73,12 +75,12 @@ fn accept_batch(request: &Request, header: &SendHeader<'_>) -> Result<Vec<Accept
 fn incoming<'a>(
     request: &'a Request,
     header: &SendHeader<'_>,
-    properties: &str,
+    properties: &'a str,
     flag: i32,
     body: bytes::Bytes,
 ) -> Incoming<'a> {
     Incoming {
-        properties: decode_properties(properties),
+        properties: read_properties(properties),
         flag,
         system_flag: header.system_flag,
         born_at: header.born_at,
@@ -122,8 +124,11 @@ async fn store(
 /// The answer to a send that was stored.
 pub(super) fn sent(request: &Request, receipts: &[SendReceipt]) -> Answer {
     let host = request.broker_address();
-    let ids: Vec<String> =
-        receipts.iter().map(|receipt| offset_message_id(host, receipt.position.0 as i64)).collect();
+    let id = |receipt: &SendReceipt| offset_message_id(host, receipt.position.0 as i64);
+    let ids = match receipts {
+        [one] => id(one),
+        several => several.iter().map(id).collect::<Vec<_>>().join(","),
+    };
     let (queue, offset) = receipts.first().map_or((0, 0), |receipt| {
         let offset = match receipt.visibility {
             Visibility::Visible(offset) => offset.0,
@@ -133,9 +138,9 @@ pub(super) fn sent(request: &Request, receipts: &[SendReceipt]) -> Answer {
         (receipt.queue.queue.0, offset)
     });
     Answer::ok()
-        .with("msgId", ids.join(","))
-        .with("queueId", queue)
-        .with("queueOffset", offset)
-        .with(p::MSG_REGION, p::REGION)
-        .with(p::TRACE_ON, "true")
+        .and("msgId", ids)
+        .and("queueId", queue)
+        .and("queueOffset", offset)
+        .and(p::MSG_REGION, p::REGION)
+        .and(p::TRACE_ON, "true")
 }

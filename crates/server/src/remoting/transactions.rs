@@ -96,7 +96,8 @@ fn question(
     check: TransactionCheck,
     broker: &str,
 ) -> Option<Command> {
-    let mut message = to_wire(half, envelope).ok()?;
+    let mut properties = String::new();
+    let mut message = to_wire(half, envelope, &mut properties).ok()?;
     // The client carries these back; the transaction is known by where it was first stored.
     message.physical_offset = check.id.0 as i64;
     message.system_flag &= !flag::TRANSACTION;

@@ -235,7 +235,7 @@ pub fn json(command: &Command) -> serde_json::Value {
 }
 
 /// The messages of an answer's body.
-pub fn messages(answer: &Command) -> Vec<StoredMessage> {
+pub fn messages(answer: &Command) -> Vec<StoredMessage<'static>> {
     let mut body = answer.body.clone();
     let mut all = Vec::new();
     while !body.is_empty() {
@@ -244,7 +244,7 @@ pub fn messages(answer: &Command) -> Vec<StoredMessage> {
     all
 }
 
-pub fn properties(message: &StoredMessage) -> BTreeMap<String, String> {
+pub fn properties(message: &StoredMessage<'_>) -> BTreeMap<String, String> {
     redstart_wire::remoting::decode_properties(&message.properties).into_iter().collect()
 }
 

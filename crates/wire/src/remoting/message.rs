@@ -18,7 +18,10 @@
 //!
 //! v2 is for topics longer than 127 bytes: some clients know v1 only.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+};
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -31,8 +34,8 @@ const TOPIC_V1_MAX: usize = i8::MAX as usize;
 
 /// One message of an answer's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredMessage {
-    pub topic: String,
+pub struct StoredMessage<'a> {
+    pub topic: Cow<'a, str>,
     pub queue_id: i32,
     pub flag: i32,
     pub queue_offset: i64,
@@ -45,7 +48,7 @@ pub struct StoredMessage {
     pub store_host: SocketAddr,
     pub reconsume_times: i32,
     pub prepared_transaction_offset: i64,
-    pub properties: String,
+    pub properties: Cow<'a, str>,
     pub body: Bytes,
 }
 
@@ -58,7 +61,7 @@ pub struct TooLong {
     limit: usize,
 }
 
-impl StoredMessage {
+impl StoredMessage<'_> {
     pub fn encode(&self, out: &mut impl BufMut) -> Result<(), TooLong> {
         let limited = |what, len, limit| if len > limit { Err(TooLong { what, len, limit }) } else { Ok(()) };
         limited("properties", self.properties.len(), PROPERTIES_BYTES_MAX)?;
@@ -106,7 +109,7 @@ impl StoredMessage {
     }
 
     /// Takes the first message out of `input`; `None` when it is not a message as above, to the last byte.
-    pub fn decode(input: &mut Bytes) -> Option<StoredMessage> {
+    pub fn decode(input: &mut Bytes) -> Option<StoredMessage<'static>> {
         let size = usize::try_from(i32::from_be_bytes(*input.first_chunk::<4>()?)).ok()?;
         if size < 4 || size > input.len() {
             return None;
@@ -140,7 +143,7 @@ impl StoredMessage {
             return None;
         }
         Some(StoredMessage {
-            topic,
+            topic: topic.into(),
             queue_id,
             flag: flag_,
             queue_offset,
@@ -152,7 +155,7 @@ impl StoredMessage {
             store_host,
             reconsume_times,
             prepared_transaction_offset,
-            properties,
+            properties: properties.into(),
             body,
         })
     }
@@ -160,15 +163,16 @@ impl StoredMessage {
 
 /// Takes the first message out of `input` and looks at nothing but its body, for those who read to count.
 pub fn take_body(input: &mut Bytes) -> Option<Bytes> {
-    let size = i64::from(i32::from_be_bytes(*input.first_chunk::<4>()?));
-    let mut record = take(input, size)?;
-    let system_flag = i32::from_be_bytes(*record.get(SYSTEM_FLAG_AT..)?.first_chunk::<4>()?);
+    let number = |at: usize| Some(i32::from_be_bytes(*input.get(at..)?.first_chunk::<4>()?));
+    let size = usize::try_from(number(0)?).ok().filter(|size| *size <= input.len())?;
+    let system_flag = number(SYSTEM_FLAG_AT)?;
     let host = |v6| if system_flag & v6 != 0 { 20 } else { 8 };
     // Up to the hosts, the times and hosts, reconsume times and the transaction's offset.
     let at = SYSTEM_FLAG_AT + 4 + 16 + host(flag::BORN_HOST_V6) + host(flag::STORE_HOST_V6) + 12;
-    take(&mut record, i64::try_from(at).ok()?)?;
-    let body_len = record.try_get_i32().ok()?;
-    take(&mut record, body_len.into())
+    let end = usize::try_from(number(at)?).ok()?.checked_add(at + 4).filter(|end| *end <= size)?;
+    let body = input.slice(at + 4..end);
+    input.advance(size);
+    Some(body)
 }
 
 /// The next `len` bytes, if there are as many.
@@ -201,9 +205,9 @@ mod tests {
 
     use super::*;
 
-    fn message() -> StoredMessage {
+    fn message() -> StoredMessage<'static> {
         StoredMessage {
-            topic: "T".to_owned(),
+            topic: "T".into(),
             queue_id: 3,
             flag: 1,
             queue_offset: 7,
@@ -215,12 +219,12 @@ mod tests {
             store_host: "127.0.0.1:10911".parse().unwrap(),
             reconsume_times: 2,
             prepared_transaction_offset: 0,
-            properties: "TAGS\u{1}a\u{2}".to_owned(),
+            properties: "TAGS\u{1}a\u{2}".into(),
             body: Bytes::from_static(b"123456789"),
         }
     }
 
-    fn encoded(message: &StoredMessage) -> Bytes {
+    fn encoded(message: &StoredMessage<'_>) -> Bytes {
         let mut out = Vec::new();
         message.encode(&mut out).unwrap();
         out.into()
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn records_follow_each_other_and_come_back() {
         let long = StoredMessage {
-            topic: "t".repeat(200),
+            topic: "t".repeat(200).into(),
             born_host: "[::1]:9".parse().unwrap(),
             store_host: "[fe80::2]:10911".parse().unwrap(),
             system_flag: flag::COMPRESSED,
@@ -259,7 +263,7 @@ mod tests {
 
     #[test]
     fn properties_that_their_length_cannot_say_are_refused() {
-        let message = StoredMessage { properties: "p".repeat(32768), ..message() };
+        let message = StoredMessage { properties: "p".repeat(32768).into(), ..message() };
         assert_eq!(
             message.encode(&mut Vec::new()),
             Err(TooLong { what: "properties", len: 32768, limit: 32767 })
@@ -290,8 +294,8 @@ mod tests {
             let born_host = if v6 { "[::1]:9" } else { "1.2.3.4:5" }.parse().unwrap();
             let (queue_id, flag, queue_offset, physical_offset, born_at, stored_at, reconsume_times, prepared) = numbers;
             let message = StoredMessage {
-                topic, queue_id, flag, queue_offset, physical_offset, born_at, born_host, stored_at, reconsume_times,
-                prepared_transaction_offset: prepared, properties, body: body.into(), ..message()
+                topic: topic.into(), queue_id, flag, queue_offset, physical_offset, born_at, born_host, stored_at, reconsume_times,
+                prepared_transaction_offset: prepared, properties: properties.into(), body: body.into(), ..message()
             };
             prop_assert_eq!(StoredMessage::decode(&mut encoded(&message)), Some(message));
         }

@@ -21,5 +21,7 @@ pub use id::{offset_message_id, read_offset_message_id};
 pub use language::Language;
 pub use message::{StoredMessage, TooLong, take_body};
 pub use pop::{PopHandle, PopOffsets};
-pub use properties::{PROPERTIES_BYTES_MAX, decode_properties, encode_properties, read_properties};
+pub use properties::{
+    PROPERTIES_BYTES_MAX, decode_properties, encode_properties, put_properties, read_properties,
+};
 pub use send::SendHeader;

@@ -52,14 +52,21 @@ pub fn read_properties(text: &str) -> Vec<(&str, &str)> {
 /// Writes properties. What the format cannot express (no name, no value, its own separators inside) is left out.
 pub fn encode_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = String::with_capacity(256);
-    for (name, value) in properties {
-        if name.is_empty() || value.is_empty() || [name, value].iter().any(|part| part.contains([VALUE, END]))
-        {
-            continue;
-        }
-        text.extend([name, "\u{1}", value, "\u{2}"]);
-    }
+    put_properties(properties, &mut text);
     text
+}
+
+/// The same for those who have a text to put them into.
+pub fn put_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>, text: &mut String) {
+    let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte != 1 && byte != 2);
+    for (name, value) in properties {
+        if is_plain(name) && is_plain(value) {
+            text.push_str(name);
+            text.push(VALUE);
+            text.push_str(value);
+            text.push(END);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ mod tests {
 
     fn letter(properties: &[(&str, &str)]) -> Message {
         let stored = StoredMessage {
-            topic: "%DLQ%g".to_owned(),
+            topic: "%DLQ%g".into(),
             queue_id: 0,
             flag: 3,
             queue_offset: 0,
@@ -78,7 +78,7 @@ mod tests {
             store_host: "127.0.0.1:2".parse().unwrap(),
             reconsume_times: 16,
             prepared_transaction_offset: 0,
-            properties: encode_properties(properties.iter().copied()),
+            properties: encode_properties(properties.iter().copied()).into(),
             body: Bytes::from_static(b"body"),
         };
         Message::new("broker-a", stored)

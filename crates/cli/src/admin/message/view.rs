@@ -43,7 +43,7 @@ impl MessageView {
         MessageView {
             id: message.id(),
             offset_id: message.offset_id(),
-            topic: stored.topic.clone(),
+            topic: stored.topic.to_string(),
             broker: message.broker.clone(),
             queue: stored.queue_id,
             offset: stored.queue_offset,

@@ -1,5 +1,6 @@
 //! The log in a directory.
 
+mod blocks;
 mod checkpoints;
 mod flusher;
 mod index_writer;

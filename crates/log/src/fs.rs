@@ -11,6 +11,7 @@ use std::{
 };
 
 use rustix::{
+    buffer::spare_capacity,
     fs::{FallocateFlags, FlockOperation},
     io::Errno,
 };
@@ -150,6 +151,21 @@ impl StorageFile for FsFile {
             }
         }
         Ok(filled)
+    }
+
+    /// Into memory that nobody has filled with zeros before.
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.0, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(err) => return Err(err.into()),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -100,6 +100,12 @@ pub trait Reader: Send + Sync {
     /// Reads `len` bytes of one segment. The bytes are not checked: whoever wrote them carries the checksum.
     fn read(&self, position: Position, len: usize) -> Result<Bytes, ReadError>;
 
+    /// The same for many small reads near each other: what lies around is read along and kept for a while. The bytes may
+    /// hold on to more memory than their length tells.
+    fn read_near(&self, position: Position, len: usize) -> Result<Bytes, ReadError> {
+        self.read(position, len)
+    }
+
     /// The first frame that begins at or after `position` within its segment, checked; `None` at the end of
     /// that segment. Start with a segment's id and go on with [`Frame::next`].
     fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError>;

@@ -51,6 +51,14 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// Fills the buffer; a count below its length means that the file ends there.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// Reads `len` bytes, or as many as the file has from there on.
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
     /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

@@ -126,10 +126,16 @@ pub fn fetch(reader: &dyn Reader, position: Position, size: u32) -> Result<Fetch
 /// Bytes between two records that are read along rather than with a call of their own.
 const NEIGHBOUR_GAP: u64 = 1 << 10;
 const NEIGHBOURS_BYTES_MAX: u64 = 256 << 10;
+/// So many records, not further from each other than this on average, are likely to have some between them that others
+/// will read.
+const MANY: usize = 8;
+const SPREAD_MAX: u64 = 16 << 10;
 
-/// Reads and checks many records, in their order: those that lie beside each other with one read.
+/// Reads and checks many records, in their order: those that lie beside each other with one read. Not for those who keep
+/// what they get: it may be a small part of what is held in memory for it.
 pub fn fetch_all(reader: &dyn Reader, places: &[(Position, u32)]) -> Vec<Result<Fetched, FetchError>> {
     let mut fetched = Vec::with_capacity(places.len());
+    let dense = is_dense(places);
     let mut rest = places;
     while let Some(((first, _), count)) = rest.first().zip(neighbours(rest)) {
         let (run, others) = rest.split_at(count);
@@ -141,11 +147,21 @@ pub fn fetch_all(reader: &dyn Reader, places: &[(Position, u32)]) -> Vec<Result<
                 let at = (position.0 - first.0) as usize;
                 checked(bytes.slice(at..at + *size as usize), *position, *size)
             }
-            // Alone, or not to be had together: the log may have been cut between them.
+            None if dense => {
+                let near = reader.read_near(*position, *size as usize).map_err(FetchError::from);
+                near.and_then(|bytes| checked(bytes, *position, *size))
+                    .or_else(|_| fetch(reader, *position, *size))
+            }
+            // Few, or not to be had together: the log may have been cut between them.
             None => fetch(reader, *position, *size),
         }));
     }
     fetched
+}
+
+fn is_dense(places: &[(Position, u32)]) -> bool {
+    let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) else { return false };
+    places.len() >= MANY && last.0.saturating_sub(first.0) <= places.len() as u64 * SPREAD_MAX
 }
 
 /// How many of the first places can be read at once.

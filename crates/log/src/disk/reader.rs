@@ -11,7 +11,10 @@ use crate::{
     storage::StorageFile,
 };
 
-use super::shared::Shared;
+use super::{
+    blocks::{BLOCK_BYTES, Block},
+    shared::Shared,
+};
 
 /// Read with the header: enough for most frames in one call.
 const FIRST_READ_BYTES: u64 = 4096;
@@ -24,13 +27,27 @@ impl Reader for Shared {
             return Err(ReadError::OutOfRange { position, len });
         }
         let file = self.log_file(&segment, position)?;
-        let mut bytes = vec![0; len];
-        let read =
-            file.read_at(position.0 - segment.base(), &mut bytes).map_err(|err| reading(&segment, err))?;
-        if read < len {
+        let bytes = file.read(position.0 - segment.base(), len).map_err(|err| reading(&segment, err))?;
+        if bytes.len() < len {
             return Err(damaged(&segment, position, len, "the file is shorter than the log"));
         }
         Ok(bytes.into())
+    }
+
+    fn read_near(&self, position: Position, len: usize) -> Result<Bytes, ReadError> {
+        let segment = self.segment_at(position)?;
+        let at = position.0 - (position.0 - segment.base()) % BLOCK_BYTES;
+        let Some(end) = position.0.checked_add(len as u64).filter(|end| *end - at <= BLOCK_BYTES) else {
+            // Across two blocks, or larger than one.
+            return self.read(position, len);
+        };
+        let mut block = self.blocks.slot(at);
+        if let Some(bytes) = block.get(at, position.0, end) {
+            return Ok(bytes);
+        }
+        let available = segment.end().saturating_sub(at).min(BLOCK_BYTES);
+        *block = Block { at, bytes: self.read(Position(at), available as usize)? };
+        block.get(at, position.0, end).ok_or(ReadError::OutOfRange { position, len })
     }
 
     fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError> {

@@ -3,6 +3,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use super::blocks::Blocks;
 use crate::{
     Error, Index, LockGuard, Options,
     error::io_error,
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     /// The position up to which the log is durable; the newest frames carry it.
     durable: AtomicU64,
     poison: OnceLock<String>,
+    pub blocks: Blocks,
     /// The hold on the directory; `None` once the owner is gone. Writers keep it from going.
     lock: RwLock<Option<LockGuard>>,
 }
@@ -69,6 +71,7 @@ impl Shared {
             tail: Mutex::new(tail),
             flushing: Mutex::new(()),
             poison: OnceLock::new(),
+            blocks: Blocks::default(),
             lock: RwLock::new(Some(lock)),
         }
     }
@@ -89,6 +92,7 @@ impl Shared {
 
     /// Takes back what a truncation has cut. Called only with `flushing` held.
     pub(crate) fn retract(&self, end: End) {
+        self.blocks.forget();
         self.committed.fetch_min(end.last, Ordering::AcqRel);
         self.durable.fetch_min(end.position, Ordering::AcqRel);
     }

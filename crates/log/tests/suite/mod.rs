@@ -37,6 +37,7 @@ macro_rules! suite {
             promise!(only_the_oldest_sealed_segment_can_be_removed);
             promise!(removed_positions_say_so);
             promise!(reads_beyond_the_end_are_refused);
+            promise!(what_is_read_along_is_what_is_there);
             promise!(stored_index_is_served);
             promise!(active_segment_takes_no_index);
             promise!(index_of_a_removed_segment_is_not_kept);
@@ -212,6 +213,34 @@ pub fn truncate_drops_frames_and_their_indexes_are_used_again(log: &mut dyn Log)
     assert_eq!(log.flusher().flush().unwrap(), Index(4));
     log.truncate(Index(4)).unwrap();
     assert_eq!(log.appended(), Index(4));
+}
+
+/// Also when the log has grown since, or was cut and holds something else.
+pub fn what_is_read_along_is_what_is_there(log: &mut dyn Log) {
+    let check = |log: &dyn Log, frames: &mut dyn Iterator<Item = Frame>| {
+        let reader = log.reader();
+        for frame in frames {
+            for len in [1, 9, (frame.next.0 - frame.position.0) as usize] {
+                let there = reader.read(frame.position, len).unwrap();
+                assert_eq!(reader.read_near(frame.position, len).unwrap(), there);
+            }
+        }
+        let end = log.segments().last().unwrap().end;
+        assert!(matches!(reader.read_near(end, 1), Err(ReadError::OutOfRange { .. })));
+        assert!(matches!(reader.read_near(end, usize::MAX), Err(ReadError::OutOfRange { .. })));
+        assert!(matches!(reader.read_near(Position(u64::MAX), 1), Err(ReadError::OutOfRange { .. })));
+    };
+    append_many(log, 2);
+    check(log, &mut frames(log).into_iter());
+    append_many(log, 30);
+    check(log, &mut frames(log).into_iter());
+    log.flusher().flush().unwrap();
+    log.truncate(Index(31)).unwrap();
+    for number in 0..12 {
+        log.append(9, &payload(1000 + number, 50)).unwrap();
+        // The last one first: it was read last before the cut.
+        check(log, &mut frames(log).into_iter().rev());
+    }
 }
 
 pub fn truncate_reaches_back_over_segments(log: &mut dyn Log) {

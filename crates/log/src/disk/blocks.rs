@@ -1,0 +1,52 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// What is read at once and kept.
+pub(super) const BLOCK_BYTES: u64 = 64 << 10;
+/// 4 MiB in all, and as much as readers hold on to.
+const SLOTS: usize = 64;
+
+/// Parts of the log that were read lately. The consumers of a topic's queues go through the same part side by side, each
+/// for its own messages between those of the others: read one by one they cost a call each.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// Each block has one place.
+    slots: Vec<Mutex<Block>>,
+}
+
+/// Bytes of the log from a position on. They do not change, but the last block of a log grows.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    pub at: u64,
+    pub bytes: Bytes,
+}
+
+impl Default for Blocks {
+    fn default() -> Blocks {
+        Blocks { slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect() }
+    }
+}
+
+impl Blocks {
+    /// The place of the block that begins at this position. Whoever has it reads it for those who come meanwhile.
+    pub fn slot(&self, at: u64) -> MutexGuard<'_, Block> {
+        let slot = (at / BLOCK_BYTES) as usize % SLOTS;
+        self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log was cut: its positions come to hold something else.
+    pub fn forget(&self) {
+        for slot in &self.slots {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Block::default();
+        }
+    }
+}
+
+impl Block {
+    /// Its bytes from one position to another, if it has them.
+    pub fn get(&self, at: u64, from: u64, to: u64) -> Option<Bytes> {
+        let known = self.at == at && to - at <= self.bytes.len() as u64;
+        known.then(|| self.bytes.slice((from - at) as usize..(to - at) as usize))
+    }
+}

@@ -79,7 +79,8 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     driver::prepare(common, None).await?;
     let meter = Meter::new(common, None)?;
     let receivers = receivers(common, receiving).await?;
-    let workers = receivers.workers(&meter, |meter: &Meter, _: &Received, began| meter.done(1, began));
+    let count = |meter: &Meter, received: &[Received], began| meter.done(received.len() as u64, began);
+    let workers = receivers.workers(&meter, count);
     load::measure("consume", common, &meter, workers).await?.print(common.target.json)
 }
 
@@ -102,9 +103,9 @@ pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
     };
     let stamp = move |due: Instant| stamped(due.saturating_duration_since(origin), &fill);
     let mut workers = driver::senders(common, &sending, &meter, stamp, |_, _, _| {}).await?;
-    workers.extend(receivers.workers(&meter, move |meter: &Meter, message: &Received, _| {
+    workers.extend(receivers.workers(&meter, move |meter: &Meter, received: &[Received], _| {
         // Messages of other runs are acknowledged and not counted.
-        if let Some(due) = due_time(&message.body) {
+        for due in received.iter().filter_map(|message| due_time(&message.body)) {
             meter.done(1, origin + due);
         }
     }));

@@ -2,6 +2,7 @@
 
 use std::{
     ops::Range,
+    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -119,10 +120,10 @@ pub struct Received {
     pub receipt: Option<grpc::Receipt>,
 }
 
-/// Sees a message that is done, and when its call began.
-pub trait Each: Fn(&Meter, &Received, Instant) + Clone + Send + Sync + 'static {}
+/// Sees messages that are done together, and when their call began.
+pub trait Each: Fn(&Meter, &[Received], Instant) + Clone + Send + Sync + 'static {}
 
-impl<F: Fn(&Meter, &Received, Instant) + Clone + Send + Sync + 'static> Each for F {}
+impl<F: Fn(&Meter, &[Received], Instant) + Clone + Send + Sync + 'static> Each for F {}
 
 /// What receives from a server: as many receivers as were asked for, or the queues, where clients read queues.
 #[derive(Debug)]
@@ -190,7 +191,7 @@ async fn receive(receiver: grpc::Receiver, meter: Arc<Meter>, each: impl Each) {
         match received {
             Ok(received) => {
                 let acks = received.iter().map(async |message| match receiver.ack(message).await {
-                    Ok(()) => each(&meter, message, began),
+                    Ok(()) => each(&meter, slice::from_ref(message), began),
                     Err(error) => failed(error),
                 });
                 join_all(acks).await;

@@ -66,8 +66,8 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stamp = move |due: Instant| consume::stamped(due.saturating_duration_since(origin), &fill);
     let mut workers = driver::senders(&common, &sending, &meter, stamp, Meter::done).await?;
     for receivers in receivers {
-        workers.extend(receivers.workers(&meter, move |meter: &Meter, message: &Received, _| {
-            if let Some(due) = consume::due_time(&message.body) {
+        workers.extend(receivers.workers(&meter, move |meter: &Meter, received: &[Received], _| {
+            for due in received.iter().filter_map(|message| consume::due_time(&message.body)) {
                 meter.arrived(origin + due);
             }
         }));

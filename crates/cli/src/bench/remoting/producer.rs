@@ -46,11 +46,11 @@ impl Requests {
         if self.batch == 1 {
             let properties = self.properties(first, first);
             let request = self.request(code::SEND_MESSAGE_V2, queue);
-            Command { body, ..request.with_field("i", properties).with_field("m", false) }
+            Command { body, ..request.and("i", properties).and("m", false) }
         } else {
             let request = self.request(code::SEND_BATCH_MESSAGE, queue);
             let body = self.entries(first, &body);
-            Command { body, ..request.with_field("i", "WAIT\u{1}true\u{2}").with_field("m", true) }
+            Command { body, ..request.and("i", "WAIT\u{1}true\u{2}").and("m", true) }
         }
     }
 
@@ -64,17 +64,17 @@ impl Requests {
 
     fn request(&self, code: i32, queue: &Queue) -> Command {
         Command { serialization: self.serialization, ..Command::request(code) }
-            .with_field("a", GROUP)
-            .with_field("b", &queue.topic)
-            .with_field("c", "TBW102")
-            .with_field("d", 4)
-            .with_field("e", queue.id)
-            .with_field("f", 0)
-            .with_field("g", now_ms())
-            .with_field("h", 0)
-            .with_field("j", 0)
-            .with_field("k", false)
-            .with_field("n", &queue.broker)
+            .and("a", GROUP)
+            .and("b", &queue.topic)
+            .and("c", "TBW102")
+            .and("d", 4)
+            .and("e", queue.id)
+            .and("f", 0)
+            .and("g", now_ms())
+            .and("h", 0)
+            .and("j", 0)
+            .and("k", false)
+            .and("n", &queue.broker)
     }
 
     /// Properties of the n-th message. A batch belongs to one queue, so all its messages have the first one's group.

@@ -165,7 +165,9 @@ impl Puller {
         let pulled = usize::try_from(number).ok().and_then(|n| self.queues.get_mut(n));
         let taken = match pulled.and_then(|queue| queue.began.take().map(|began| (queue, began))) {
             Some((queue, began)) => queue.take(answer).map(|received| {
-                received.iter().for_each(|message| each(meter, message, began));
+                if !received.is_empty() {
+                    each(meter, &received, began);
+                }
                 line.put(&queue.pull(number));
             }),
             None => succeeded(answer).map(drop),

@@ -146,11 +146,7 @@ pub(super) struct Envelope<'a> {
     pub cluster: &'a str,
 }
 
-/// Properties that the broker adds at most.
-const ADDED_MAX: usize = 14;
-
-/// A stored message as a client gets it.
-/// Its properties are put into `text`, whatever was there before.
+/// A stored message as a client gets it. Its properties are put into `text`, whatever was there before.
 pub(super) fn to_wire<'a>(
     fetched: &Fetched,
     envelope: &Envelope<'a>,
@@ -165,11 +161,11 @@ pub(super) fn to_wire<'a>(
     let due = view.deliver_at.map(|at| at.0.to_string()).unwrap_or_default();
     let origin_id =
         envelope.origin.map(|_| offset_message_id(envelope.store_host, fetched.position().0 as i64));
-    let mut properties = Vec::with_capacity(view.properties.len() + ADDED_MAX);
-    properties.extend_from_slice(&view.properties);
+    text.clear();
+    put_properties(view.properties.iter().copied(), text);
     let mut add = |name, value| {
-        if properties.iter().all(|(known, _)| *known != name) {
-            properties.push((name, value));
+        if view.property(name).is_none() {
+            put_properties([(name, value)], text);
         }
     };
     add(p::UNIQUE_KEY, view.id);
@@ -189,15 +185,12 @@ pub(super) fn to_wire<'a>(
         add(p::TRANSACTION_PREPARED, "true");
         add(p::TRANSACTION_ID, view.id);
     }
-    if let Some(origin) = envelope.origin {
-        add(p::RETRY_TOPIC, origin);
-        add(p::ORIGIN_MESSAGE_ID, origin_id.as_deref().unwrap_or(""));
-    }
-    if let Some(origin) = view.property(DLQ_ORIGIN_TOPIC) {
+    if let Some(origin) = envelope.origin.or_else(|| view.property(DLQ_ORIGIN_TOPIC)) {
         add(p::RETRY_TOPIC, origin);
     }
-    text.clear();
-    put_properties(properties, text);
+    if let Some(id) = &origin_id {
+        add(p::ORIGIN_MESSAGE_ID, id);
+    }
     Ok(StoredMessage {
         topic: envelope.topic.into(),
         queue_id: envelope.queue_id as i32,

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 /// What is read at once and kept.
 pub(super) const BLOCK_BYTES: u64 = 64 << 10;
-/// 4 MiB in all, and as much as readers hold on to.
-const SLOTS: usize = 64;
+/// 16 MiB in all, and what readers hold on to.
+const SLOTS: usize = 256;
 
 /// Parts of the log that were read lately. The consumers of a topic's queues go through the same part side by side, each
 /// for its own messages between those of the others: read one by one they cost a call each.

@@ -3,6 +3,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use redstart_engine::Engine;
 
+/// Some microseconds.
+const TRIES: usize = 64;
+
 /// Where the engine lies while its owner sleeps or waits for the disk: whoever has a short question may ask it here,
 /// without waking the owner and being woken in turn.
 pub(super) struct Desk {
@@ -20,9 +23,17 @@ impl Desk {
         self.engine.lock()
     }
 
-    /// The engine, if it lies here.
+    /// The engine, if it lies here or will in a moment: others who ask are quick.
     pub fn try_take(&self) -> Option<MutexGuard<'_, Engine>> {
-        self.engine.try_lock().filter(|_| !self.closed.load(Ordering::Acquire))
+        let mut tries = 0..TRIES;
+        let engine = loop {
+            match self.engine.try_lock() {
+                Some(engine) => break engine,
+                None if tries.next().is_some() => std::hint::spin_loop(),
+                None => return None,
+            }
+        };
+        (!self.closed.load(Ordering::Acquire)).then_some(engine)
     }
 
     /// The owner leaves for good, with the engine still in hand.

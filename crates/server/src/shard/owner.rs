@@ -30,7 +30,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// power cut that takes one leads to a redelivery.
 const FACTS_FLUSH_AFTER: Duration = Duration::from_millis(20);
 /// Facts that others recorded at the desk are written after this time, or with what the owner has to write anyway.
-const FACTS_WRITE_AFTER: Duration = Duration::from_millis(2);
+const FACTS_WRITE_AFTER: Duration = Duration::from_millis(5);
 
 /// The one thread that decides. It leaves the engine at the desk only while it has nothing to do or waits for the disk.
 pub(super) struct Owner<'a> {

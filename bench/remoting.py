@@ -3,9 +3,12 @@
 import json
 import socket
 import struct
+import time
 
 UPDATE_AND_CREATE_TOPIC = 17
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
+GET_ROUTEINFO_BY_TOPIC = 105
+ROUTE_SECONDS = 30
 
 
 def call(port, code, fields=None, body=b""):
@@ -28,6 +31,18 @@ def create_topic(port, name, queues=8):
         "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
         "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
     })
+
+
+def await_route(port, topic):
+    """Apache's name server hears of a new topic some time after its broker."""
+    until = time.monotonic() + ROUTE_SECONDS
+    while True:
+        try:
+            return call(port, GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except RuntimeError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def create_group(port, name):

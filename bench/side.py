@@ -35,6 +35,7 @@ class Side:
         self.start_seconds = time.monotonic() - began
         broker = self.server.state["broker_port"]
         remoting.create_topic(broker, TOPIC)
+        remoting.await_route(self.server.state["namesrv_port"], TOPIC)
         remoting.create_group(broker, GROUP)
         # A new group begins at the newest message of its first receive: it must have received before the load.
         self.load("consume", "--warm-up", 0, "--seconds", 1, "--connections", 1, "--receivers", 1)

@@ -315,15 +315,11 @@ fn what_was_recorded_without_the_owner_is_soon_written() {
     let handle = opened.shard.handle();
     set_up(&handle, MessageType::Normal);
     (0..3).for_each(|n| send(&handle, &format!("m{n}")));
-    let queue_of_two = |handle: &ShardHandle| {
-        let ends = move |engine: &mut Engine| {
-            (0..8)
-                .map(QueueId)
-                .find(|queue| engine.offset_range(&topic(), *queue).unwrap().1 > QueueOffset(0))
-        };
-        handle.ask_here(ends).unwrap().wait().unwrap().unwrap()
+    let filled = |engine: &mut Engine| {
+        let end = |queue: &QueueId| engine.offset_range(&topic(), *queue).unwrap().1;
+        (0..8).map(QueueId).find(|queue| end(queue) > QueueOffset(0))
     };
-    let queue = queue_of_two(&handle);
+    let queue = handle.ask_here(filled).unwrap().wait().unwrap().unwrap();
     let commit = move |engine: &mut Engine| engine.commit_offset(&group(), &topic(), queue, QueueOffset(1));
     let offset = move |engine: &mut Engine| engine.consumer_offset(&group(), &topic(), queue).unwrap();
     handle.ask_here(commit).unwrap().wait().unwrap().unwrap();

@@ -160,8 +160,10 @@ pub fn fetch_all(reader: &dyn Reader, places: &[(Position, u32)]) -> Vec<Result<
 }
 
 fn is_dense(places: &[(Position, u32)]) -> bool {
-    let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) else { return false };
-    places.len() >= MANY && last.0.saturating_sub(first.0) <= places.len() as u64 * SPREAD_MAX
+    let positions = || places.iter().map(|(position, _)| position.0);
+    // They may come out of several queues, one after the other.
+    let spread = positions().max().unwrap_or(0) - positions().min().unwrap_or(0);
+    places.len() >= MANY && spread <= places.len() as u64 * SPREAD_MAX
 }
 
 /// How many of the first places can be read at once.

@@ -267,6 +267,18 @@ fn shown(payload: &[u8]) -> Vec<String> {
     decode_payload(payload, Position(0)).map(|found| format!("{:?}", found.unwrap().record)).collect()
 }
 
+#[test]
+fn records_are_dense_by_where_they_are_not_by_their_order() {
+    let places = |step: u64| (0..MANY as u64).map(|n| (Position(n * step), 100)).collect::<Vec<_>>();
+    let near = places(SPREAD_MAX);
+    assert!(is_dense(&near) && !is_dense(&near[1..]), "few are not");
+    let mut far = places(SPREAD_MAX * 2);
+    assert!(!is_dense(&far));
+    far.reverse();
+    assert!(!is_dense(&far));
+    assert!(!is_dense(&[]));
+}
+
 /// A log that holds nothing but `payload`, and where that begins.
 fn logged(payload: &[u8]) -> (Arc<dyn Reader>, Position) {
     let mut log = MemoryLog::new();

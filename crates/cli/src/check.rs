@@ -12,6 +12,8 @@ use redstart_log::{
     check::{IndexState, Report, SegmentReport, check},
 };
 
+use crate::stdout;
+
 /// Exit codes: sound, damaged, and could not be looked at.
 const DAMAGED: u8 = 1;
 const UNCHECKED: u8 = 2;
@@ -20,7 +22,7 @@ const UNCHECKED: u8 = 2;
 pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
     match look(dir) {
         Ok((dir, report)) => {
-            print!("{}", described(&dir, &report));
+            stdout::print(&described(&dir, &report))?;
             Ok(if report.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
         }
         Err(error) => {

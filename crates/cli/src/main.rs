@@ -13,6 +13,7 @@ mod pages;
 mod serve;
 mod similar;
 mod startup;
+mod stdout;
 
 use std::{
     path::{Path, PathBuf},
@@ -83,8 +84,9 @@ fn main() -> ExitCode {
         Command::Check { dir } => check::run(&dir),
         Command::Admin(command) => admin::run(command),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "redstart", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "redstart", &mut script);
+            stdout::print(&String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
     };
     match result {

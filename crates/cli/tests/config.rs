@@ -203,3 +203,15 @@ fn health_is_what_the_broker_answers() {
     let output = redstart(dir.path()).args(["health", "--http-port", &free]).output().unwrap();
     assert!(refused(&output).contains("no answer from 127.0.0.1:"));
 }
+
+#[test]
+fn a_reader_who_has_had_enough_is_no_failure() {
+    let dir = TempDir::new().unwrap();
+    for words in [&["config"][..], &["completions", "bash"], &["bench", "workload", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = redstart(dir.path()).args(words).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{words:?}: {said}");
+    }
+}

@@ -13,12 +13,13 @@ mod target;
 mod time;
 mod topic;
 
-use std::{future::Future, io, process::ExitCode};
+use std::{future::Future, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use futures_util::{StreamExt, stream};
 use redstart_client::admin::Admin;
 
+use crate::stdout;
 use output::Output;
 
 const DEFAULT_NAMES: &str = "127.0.0.1:9876";
@@ -116,16 +117,11 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Cluster { .. } => cluster::run(&session).await,
         };
         match done {
-            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) if stdout::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(explain::explain(&session.admin, error).await),
             Ok(()) => Ok(ExitCode::SUCCESS),
         }
     })
-}
-
-/// Whoever read the output has had enough, as `head` has: nothing went wrong.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Asks the same of many, some at a time; the answers come in the order of the questions.

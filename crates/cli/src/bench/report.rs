@@ -3,6 +3,8 @@ use std::{fmt, time::Duration};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::stdout;
+
 use super::usage::Usage;
 
 /// The result of a load.
@@ -113,28 +115,28 @@ impl Report {
     }
 
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
-        if json {
-            println!("{}", serde_json::to_string(self)?);
-            return Ok(());
-        }
-        println!(
-            "{} over {}: {} messages in {:.1} s, {:.0}/s",
-            self.load, self.protocol, self.messages, self.seconds, self.per_second
+        stdout::print(&if json { serde_json::to_string(self)? + "\n" } else { self.described() })
+    }
+
+    fn described(&self) -> String {
+        let mut text = format!(
+            "{} over {}: {} messages in {:.1} s, {:.0}/s\nlatency ms: {}\n",
+            self.load, self.protocol, self.messages, self.seconds, self.per_second, self.latency_ms
         );
-        println!("latency ms: {}", self.latency_ms);
         if let Some(EndToEnd { per_second, latency_ms, backlog }) = &self.end_to_end {
-            println!("end to end: {per_second:.0}/s, a backlog of {backlog} at the end");
-            println!("latency ms: {latency_ms}");
+            text += &format!(
+                "end to end: {per_second:.0}/s, a backlog of {backlog} at the end\nlatency ms: {latency_ms}\n"
+            );
         }
         if let Some(server) = &self.server {
-            println!(
-                "server: {:.1} us of CPU a message, {:.2} cores, {:.0} MiB resident",
+            text += &format!(
+                "server: {:.1} us of CPU a message, {:.2} cores, {:.0} MiB resident\n",
                 server.cpu_us_per_message, server.cpu_cores, server.memory_mib
             );
         }
         if let Some(why) = &self.first_failure {
-            println!("{} calls failed, the first with: {why}", self.failures);
+            text += &format!("{} calls failed, the first with: {why}\n", self.failures);
         }
-        Ok(())
+        text
     }
 }

@@ -3,6 +3,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use clap::Args;
 
+use crate::stdout;
+
 use super::{
     Common, Target,
     consume::{self, From, HEAD, Receiving},
@@ -32,8 +34,7 @@ pub struct Arguments {
 
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        list();
-        return Ok(());
+        return stdout::print(&list());
     }
     let name = arguments.name.as_deref().unwrap_or_default();
     let workload = Workload::named(name).with_context(|| format!("no workload {name:?}; see --list"))?;
@@ -78,14 +79,16 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     report.print(common.target.json)
 }
 
-fn list() {
-    for Workload { name, topics, queues, size, producers, groups, consumers, rate } in WORKLOADS {
+fn list() -> String {
+    let described = |workload: &Workload| {
+        let Workload { name, topics, queues, size, producers, groups, consumers, rate } = workload;
         let rate = rate.map_or("as fast as it goes".to_owned(), |rate| format!("{rate} messages/s"));
-        println!(
+        format!(
             "{name}\n    topics {topics}, queues {queues}, {size} bytes, producers {producers}, groups {groups}, \
-             consumers {consumers}, {rate}"
-        );
-    }
+             consumers {consumers}, {rate}\n"
+        )
+    };
+    WORKLOADS.iter().map(described).collect()
 }
 
 /// All groups' receivers; every group is known to the server before anything is sent.

@@ -1,10 +1,11 @@
 //! `redstart config`: the settings in force as TOML or JSON, and the table as documentation.
 
-use std::{fmt::Write as _, io::Write as _, process::ExitCode};
+use std::{fmt::Write as _, process::ExitCode};
 
-use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Map, Value, json};
+
+use crate::stdout;
 
 use super::{Flags, Loaded, Setting, alias::Unit, kind::Form, load, settings::SETTINGS};
 
@@ -26,11 +27,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Arguments { json: true, flags, .. } => json(&load(flags)?)?,
         Arguments { flags, .. } => toml(&load(flags)?),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads it has seen enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        written => written.context("cannot write")?,
-    }
+    stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

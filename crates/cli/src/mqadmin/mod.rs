@@ -37,7 +37,7 @@ use anyhow::Context as _;
 use redstart_client::admin::{self, Admin};
 use redstart_wire::remoting::code;
 
-use crate::similar::closest;
+use crate::{similar::closest, stdout};
 use context::{Context, Outcome};
 use parse::Given;
 use table::Spec;
@@ -119,7 +119,7 @@ fn execute(spec: &Spec, given: Given) -> anyhow::Result<ExitCode> {
 /// Says in one line why a command failed. Whoever reads the output may have seen enough and gone: that is no failure.
 fn end(name: &str, outcome: Outcome, guessed: bool) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    if stdout::is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
     let hint = match error.downcast_ref() {

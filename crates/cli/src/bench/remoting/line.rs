@@ -8,7 +8,7 @@ use tokio::{
 
 use super::client::TIMEOUT;
 
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 256 << 10;
 
 /// A connection to a broker that one task reads and writes, so that a call costs little next to what the server does for
 /// it: what has gathered is written at once, and answers are taken as they come.

@@ -26,6 +26,7 @@ const FLAGS: i32 = 1 | 2 | 4;
 const HELD: Duration = Duration::from_secs(15);
 const PULL_TIMEOUT: Duration = Duration::from_secs(30);
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
+const BATCH_USUAL: usize = 32;
 /// Numbers of requests that store an offset; a pull has the number of its queue.
 const STORES: i32 = 1 << 24;
 
@@ -229,7 +230,7 @@ impl Puller {
 
 /// The bodies of an answer's messages.
 fn bodies(mut records: Bytes) -> anyhow::Result<Vec<Received>> {
-    let mut received = Vec::new();
+    let mut received = Vec::with_capacity(BATCH_USUAL);
     while !records.is_empty() {
         let Some(body) = take_body(&mut records) else {
             bail!("the answer holds something that is no message")

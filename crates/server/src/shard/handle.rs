@@ -18,6 +18,7 @@ use super::{
     budget::Budget,
     desk::Desk,
     lites::{LiteChange, LiteNotice, TooManyLites},
+    owner::FACTS_BYTES_MAX,
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
 };
 
@@ -235,11 +236,12 @@ impl ShardHandle {
         let Some(mut engine) = desk.as_ref().filter(|_| sound).and_then(|desk| desk.try_take()) else {
             return self.ask(|engine, _| ask(engine));
         };
-        let had_batch = engine.has_batch();
+        let first = !engine.has_batch();
         let answer = self.counters.condition().guard(|| ask(&mut engine));
-        let recorded = (engine.has_batch() && !had_batch) || engine.has_wakes();
+        let many = engine.batch_bytes() >= FACTS_BYTES_MAX;
+        let owners_turn = (engine.has_batch() && first) || many || engine.has_wakes();
         drop(engine);
-        if recorded {
+        if owners_turn {
             // A full channel: then the owner looks anyway.
             drop(self.give(Request::Look));
         }

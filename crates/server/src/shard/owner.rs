@@ -29,8 +29,10 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Facts are written at once and made durable with the next decision, or after this time: nobody waits for them, and a
 /// power cut that takes one leads to a redelivery.
 const FACTS_FLUSH_AFTER: Duration = Duration::from_millis(20);
-/// Facts that others recorded at the desk are written after this time, or with what the owner has to write anyway.
-const FACTS_WRITE_AFTER: Duration = Duration::from_millis(5);
+/// Facts that others recorded at the desk are written after this time, when they are so many, or with what the owner has to
+/// write anyway. Consumers that pull record an offset with each pull: to write these soon would cost more than the pulls.
+const FACTS_WRITE_AFTER: Duration = Duration::from_millis(50);
+pub(super) const FACTS_BYTES_MAX: usize = 256 << 10;
 
 /// The one thread that decides. It leaves the engine at the desk only while it has nothing to do or waits for the disk.
 pub(super) struct Owner<'a> {
@@ -149,13 +151,14 @@ impl<'a> Owner<'a> {
             return;
         }
         events.recv(&self.incoming);
-        let _ = MutexGuard::unlocked(&mut self.engine, || events.ready_timeout(timeout));
+        let _ = self.desk.leave(&mut self.engine, || events.ready_timeout(timeout));
     }
 
     /// Whether what there is to write are facts that others recorded, `recorded` of them, and not for long.
     fn may_defer(&mut self, recorded: usize) -> bool {
         let own = self.engine.has_decisions() || self.engine.batch_records() > recorded;
-        if own || recorded == 0 || self.checkpoint_wanted || self.stopping {
+        let many = self.engine.batch_bytes() >= FACTS_BYTES_MAX;
+        if own || many || recorded == 0 || self.checkpoint_wanted || self.stopping {
             return false;
         }
         let now = Instant::now();
@@ -295,7 +298,7 @@ impl<'a> Owner<'a> {
         if self.flushing.is_short() {
             let mut flush = || self.flushing.flush();
             let report =
-                if self.checkpoint_wanted { flush() } else { MutexGuard::unlocked(&mut self.engine, flush) };
+                if self.checkpoint_wanted { flush() } else { self.desk.leave(&mut self.engine, flush) };
             return self.commit(report);
         }
         self.flushing.order();

@@ -258,9 +258,16 @@ impl<'a> MessageView<'a> {
         let id = take.str()?;
         let tag = take.str()?;
         let group = take.str()?;
-        let keys = (0..take.count(4)?).map(|_| take.str()).collect::<Result<_, _>>()?;
-        let properties =
-            (0..take.count(8)?).map(|_| Ok((take.str()?, take.str()?))).collect::<Result<_, _>>()?;
+        let count = take.count(4)?;
+        let mut keys = Vec::with_capacity(count);
+        for _ in 0..count {
+            keys.push(take.str()?);
+        }
+        let count = take.count(8)?;
+        let mut properties = Vec::with_capacity(count);
+        for _ in 0..count {
+            properties.push((take.str()?, take.str()?));
+        }
         let body = take.bytes()?;
         Ok(MessageView {
             id,

@@ -97,6 +97,9 @@ impl QueueProgress {
     }
 }
 
+/// Messages that a pull makes room for before it finds them.
+const RESERVED_MAX: usize = 64;
+
 impl Engine {
     pub fn pull(&self, pull: &Pull<'_>) -> Result<Pulled, OffsetError> {
         let key = self.check_queue(pull.topic, pull.queue)?;
@@ -113,6 +116,8 @@ impl Engine {
         }
         let mut scanned = 0;
         let mut bytes = 0;
+        let available = usize::try_from(end.0 - pulled.next.0).unwrap_or(usize::MAX);
+        pulled.messages.reserve(pull.max.min(available).min(RESERVED_MAX));
         'queue: while pulled.next < end {
             let chunk = self.indexes.chunk(key, queue, pulled.next)?;
             if chunk.is_empty() {

@@ -58,7 +58,9 @@ pub fn encode_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a 
 
 /// The same for those who have a text to put them into.
 pub fn put_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>, text: &mut String) {
-    let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte != 1 && byte != 2);
+    // All bytes of a part, many at a time, instead of one by one up to the first that is wrong.
+    let separates = |part: &str| part.bytes().fold(false, |found, byte| found | (byte == 1) | (byte == 2));
+    let is_plain = |part: &str| !part.is_empty() && !separates(part);
     for (name, value) in properties {
         if is_plain(name) && is_plain(value) {
             text.push_str(name);

@@ -40,7 +40,7 @@ pub use name::{
 #[cfg(feature = "planted")]
 pub use planted::Planted;
 pub use pop::Receipt;
-pub use record::{FetchError, Fetched, Opened, fetch, fetch_all, fetch_at};
+pub use record::{FetchError, Fetched, Opened, fetch, fetch_at, fetch_each};
 pub use state::OffsetGap;
 pub use timer::TimerKey;
 pub use topic::{

@@ -40,7 +40,7 @@ pub use options::Options;
 pub use options::Planted;
 pub use recovery::{Cut, Recovery};
 pub use storage::{LockGuard, Storage, StorageFile};
-pub use types::{Appended, Frame, Index, Position, SegmentId, SegmentInfo, Usage};
+pub use types::{Appended, Block, Frame, Index, Position, SegmentId, SegmentInfo, Usage};
 
 use std::sync::Arc;
 
@@ -100,10 +100,10 @@ pub trait Reader: Send + Sync {
     /// Reads `len` bytes of one segment. The bytes are not checked: whoever wrote them carries the checksum.
     fn read(&self, position: Position, len: usize) -> Result<Bytes, ReadError>;
 
-    /// The same for many small reads near each other: what lies around is read along and kept for a while. The bytes may
-    /// hold on to more memory than their length tells.
-    fn read_near(&self, position: Position, len: usize) -> Result<Bytes, ReadError> {
-        self.read(position, len)
+    /// The same for many small reads near each other: what lies around is read along and kept for a while. The block holds
+    /// at least what was asked for.
+    fn read_near(&self, position: Position, len: usize) -> Result<Block, ReadError> {
+        Ok(Block { at: position, bytes: self.read(position, len)? })
     }
 
     /// The first frame that begins at or after `position` within its segment, checked; `None` at the end of

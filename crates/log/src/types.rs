@@ -36,6 +36,21 @@ pub struct Frame {
     pub next: Position,
 }
 
+/// Bytes of the log from a position on.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    pub at: Position,
+    pub bytes: Bytes,
+}
+
+impl Block {
+    /// So many bytes from a position on, if they are in it.
+    pub fn get(&self, position: Position, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(position.0.checked_sub(self.at.0)?).ok()?;
+        self.bytes.get(from..from.checked_add(len)?)
+    }
+}
+
 /// A segment as the owner needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {

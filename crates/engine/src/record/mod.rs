@@ -16,7 +16,7 @@ mod fact;
 pub(crate) mod tests;
 
 use bytes::Bytes;
-use redstart_log::{Position, ReadError, Reader};
+use redstart_log::{Block, Position, ReadError, Reader};
 
 pub(crate) use decision::{
     Cause, Decision, KeyHashes, Link, Placement, Stored, StoredRecord, TransactionEnd, dedup_hash, key_hash,
@@ -113,8 +113,8 @@ pub enum FetchError {
 
 /// The bytes of a message record, checked. Call [`Fetched::message`] to look inside.
 #[derive(Debug, Clone)]
-pub struct Fetched {
-    record: Bytes,
+pub struct Fetched<B = Bytes> {
+    record: B,
     position: Position,
 }
 
@@ -131,32 +131,45 @@ const NEIGHBOURS_BYTES_MAX: u64 = 256 << 10;
 const MANY: usize = 8;
 const SPREAD_MAX: u64 = 16 << 10;
 
-/// Reads and checks many records, in their order: those that lie beside each other with one read. Not for those who keep
-/// what they get: it may be a small part of what is held in memory for it.
-pub fn fetch_all(reader: &dyn Reader, places: &[(Position, u32)]) -> Vec<Result<Fetched, FetchError>> {
-    let mut fetched = Vec::with_capacity(places.len());
+/// Reads and checks many records, in their order: those that lie beside each other with one read. Each is seen with its
+/// number.
+pub fn fetch_each(
+    reader: &dyn Reader,
+    places: &[(Position, u32)],
+    mut see: impl FnMut(usize, Result<Fetched<&[u8]>, FetchError>),
+) {
     let dense = is_dense(places);
-    let mut rest = places;
-    while let Some(((first, _), count)) = rest.first().zip(neighbours(rest)) {
-        let (run, others) = rest.split_at(count);
-        rest = others;
-        let end = run.last().map_or(first.0, |(position, size)| position.0 + u64::from(*size));
-        let bytes = if count > 1 { reader.read(*first, (end - first.0) as usize).ok() } else { None };
-        fetched.extend(run.iter().map(|(position, size)| match &bytes {
-            Some(bytes) => {
-                let at = (position.0 - first.0) as usize;
-                checked(bytes.slice(at..at + *size as usize), *position, *size)
+    let mut block = Block::default();
+    let mut begun = 0;
+    while let Some((count, len)) = neighbours(&places[begun..]) {
+        let run = begun..begun + count;
+        begun = run.end;
+        if count > 1
+            && let Ok(bytes) = reader.read(places[run.start].0, len)
+        {
+            let beside = Block { at: places[run.start].0, bytes };
+            for n in run {
+                let (position, size) = places[n];
+                see(n, checked(beside.get(position, size as usize).unwrap_or_default(), position, size));
             }
-            None if dense => {
-                let near = reader.read_near(*position, *size as usize).map_err(FetchError::from);
-                near.and_then(|bytes| checked(bytes, *position, *size))
-                    .or_else(|_| fetch(reader, *position, *size))
+            continue;
+        }
+        // Alone, or not to be had together: the log may have been cut between them.
+        for n in run {
+            let (position, size) = places[n];
+            let len = size as usize;
+            if dense && block.get(position, len).is_none() {
+                block = reader.read_near(position, len).unwrap_or_default();
             }
-            // Few, or not to be had together: the log may have been cut between them.
-            None => fetch(reader, *position, *size),
-        }));
+            match block.get(position, len).map(|record| checked(record, position, size)) {
+                Some(Ok(fetched)) => see(n, Ok(fetched)),
+                _ => match fetch(reader, position, size) {
+                    Ok(Fetched { record, position }) => see(n, Ok(Fetched { record: &record, position })),
+                    Err(error) => see(n, Err(error)),
+                },
+            }
+        }
     }
-    fetched
 }
 
 fn is_dense(places: &[(Position, u32)]) -> bool {
@@ -166,23 +179,27 @@ fn is_dense(places: &[(Position, u32)]) -> bool {
     places.len() >= MANY && spread <= places.len() as u64 * SPREAD_MAX
 }
 
-/// How many of the first places can be read at once.
-fn neighbours(places: &[(Position, u32)]) -> Option<usize> {
+/// How many of the first places can be read at once, and how many bytes that are.
+fn neighbours(places: &[(Position, u32)]) -> Option<(usize, usize)> {
     let (first, size) = places.first()?;
     let mut end = first.0.saturating_add((*size).into());
-    let further = places[1..].iter().take_while(|(position, size)| {
+    let mut count = 1;
+    for (position, size) in &places[1..] {
         let next_end = position.0.saturating_add((*size).into());
-        let near = (end..=end + NEIGHBOUR_GAP).contains(&position.0);
-        end = next_end;
-        near && next_end - first.0 <= NEIGHBOURS_BYTES_MAX
-    });
-    Some(1 + further.count())
+        let near = (end..=end.saturating_add(NEIGHBOUR_GAP)).contains(&position.0);
+        if !near || next_end - first.0 > NEIGHBOURS_BYTES_MAX {
+            break;
+        }
+        (count, end) = (count + 1, next_end);
+    }
+    Some((count, (end - first.0) as usize))
 }
 
-fn checked(record: Bytes, position: Position, size: u32) -> Result<Fetched, FetchError> {
-    let intact = record.len() > HEADER_LEN
-        && record[..4] == size.to_le_bytes()
-        && record[4..8] == crc32c::crc32c(&record[8..]).to_le_bytes();
+fn checked<B: AsRef<[u8]>>(record: B, position: Position, size: u32) -> Result<Fetched<B>, FetchError> {
+    let bytes = record.as_ref();
+    let intact = bytes.len() > HEADER_LEN
+        && bytes[..4] == size.to_le_bytes()
+        && bytes[4..8] == crc32c::crc32c(&bytes[8..]).to_le_bytes();
     if !intact {
         return Err(FetchError::Checksum { position });
     }
@@ -207,8 +224,6 @@ pub struct Opened<'a> {
     /// The type it was sent as.
     pub message_type: MessageType,
     pub message: MessageView<'a>,
-    /// The body without copying it.
-    pub body: Bytes,
 }
 
 fn type_of(stored: &StoredRecord<'_>) -> MessageType {
@@ -222,20 +237,19 @@ fn type_of(stored: &StoredRecord<'_>) -> MessageType {
     }
 }
 
-impl Fetched {
+impl<B: AsRef<[u8]>> Fetched<B> {
     pub fn position(&self) -> Position {
         self.position
     }
 
     pub fn size(&self) -> u32 {
-        self.record.len() as u32
+        self.record.as_ref().len() as u32
     }
 
     /// Looks at the whole record once, for those who need more than one part of it.
     pub fn open(&self) -> Result<Opened<'_>, FetchError> {
         let stored = self.stored()?;
-        let body = crate::codec::share(&self.record, stored.message.body);
-        Ok(Opened { home: stored.queue, message_type: type_of(&stored), body, message: stored.message })
+        Ok(Opened { home: stored.queue, message_type: type_of(&stored), message: stored.message })
     }
 
     /// The record's parts, borrowed from the bytes read.
@@ -246,8 +260,9 @@ impl Fetched {
     /// Where and when it was stored, with the message.
     pub(crate) fn stored(&self) -> Result<StoredRecord<'_>, FetchError> {
         let malformed = |source| FetchError::Malformed { position: self.position, source };
-        let mut take = Take::new(&self.record[HEADER_LEN..], "message record");
-        StoredRecord::decode(self.record[8], &mut take).map_err(malformed)
+        let record = self.record.as_ref();
+        let mut take = Take::new(&record[HEADER_LEN..], "message record");
+        StoredRecord::decode(record[8], &mut take).map_err(malformed)
     }
 
     /// The queue that the message was stored for. A retry topic lists it as well.
@@ -259,7 +274,9 @@ impl Fetched {
     pub fn message_type(&self) -> Result<MessageType, FetchError> {
         Ok(type_of(&self.stored()?))
     }
+}
 
+impl Fetched {
     /// The body without copying it.
     pub fn body(&self) -> Result<Bytes, FetchError> {
         let view = self.message()?;

@@ -1,6 +1,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
+use crate::Block;
 
 /// What is read at once and kept.
 pub(super) const BLOCK_BYTES: u64 = 64 << 10;
@@ -11,15 +11,8 @@ const SLOTS: usize = 256;
 /// for its own messages between those of the others: read one by one they cost a call each.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Each block has one place.
+    /// Each block has one place. What a block holds does not change, but the last one of a log grows.
     slots: Vec<Mutex<Block>>,
-}
-
-/// Bytes of the log from a position on. They do not change, but the last block of a log grows.
-#[derive(Debug, Default)]
-pub(super) struct Block {
-    pub at: u64,
-    pub bytes: Bytes,
 }
 
 impl Default for Blocks {
@@ -40,13 +33,5 @@ impl Blocks {
         for slot in &self.slots {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Block::default();
         }
-    }
-}
-
-impl Block {
-    /// Its bytes from one position to another, if it has them.
-    pub fn get(&self, at: u64, from: u64, to: u64) -> Option<Bytes> {
-        let known = self.at == at && to - at <= self.bytes.len() as u64;
-        known.then(|| self.bytes.slice((from - at) as usize..(to - at) as usize))
     }
 }

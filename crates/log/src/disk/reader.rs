@@ -3,7 +3,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    Frame, Index, Position, ReadError, Reader, SegmentId,
+    Block, Frame, Index, Position, ReadError, Reader, SegmentId,
     error::read_error,
     frame::{self, Fault, Place},
     segment::{Part, Segment},
@@ -11,10 +11,7 @@ use crate::{
     storage::StorageFile,
 };
 
-use super::{
-    blocks::{BLOCK_BYTES, Block},
-    shared::Shared,
-};
+use super::{blocks::BLOCK_BYTES, shared::Shared};
 
 /// Read with the header: enough for most frames in one call.
 const FIRST_READ_BYTES: u64 = 4096;
@@ -34,20 +31,20 @@ impl Reader for Shared {
         Ok(bytes.into())
     }
 
-    fn read_near(&self, position: Position, len: usize) -> Result<Bytes, ReadError> {
+    fn read_near(&self, position: Position, len: usize) -> Result<Block, ReadError> {
         let segment = self.segment_at(position)?;
         let at = position.0 - (position.0 - segment.base()) % BLOCK_BYTES;
-        let Some(end) = position.0.checked_add(len as u64).filter(|end| *end - at <= BLOCK_BYTES) else {
+        if position.0.checked_add(len as u64).is_none_or(|end| end - at > BLOCK_BYTES) {
             // Across two blocks, or larger than one.
-            return self.read(position, len);
-        };
-        let mut block = self.blocks.slot(at);
-        if let Some(bytes) = block.get(at, position.0, end) {
-            return Ok(bytes);
+            return Ok(Block { at: position, bytes: self.read(position, len)? });
         }
-        let available = segment.end().saturating_sub(at).min(BLOCK_BYTES);
-        *block = Block { at, bytes: self.read(Position(at), available as usize)? };
-        block.get(at, position.0, end).ok_or(ReadError::OutOfRange { position, len })
+        let mut block = self.blocks.slot(at);
+        if block.get(position, len).is_none() {
+            let available = segment.end().saturating_sub(at).min(BLOCK_BYTES);
+            *block = Block { at: Position(at), bytes: self.read(Position(at), available as usize)? };
+        }
+        block.get(position, len).ok_or(ReadError::OutOfRange { position, len })?;
+        Ok(block.clone())
     }
 
     fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError> {

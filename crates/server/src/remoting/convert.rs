@@ -1,12 +1,15 @@
 //! Messages between the protocol's shape and the engine's.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    time::Duration,
+};
 
 use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_TOPIC, FetchError, Fetched, HalfOptions, Message, MessageType, Opened, Timestamp,
 };
 use redstart_log::Position;
-use redstart_wire::remoting::{StoredMessage, flag, offset_message_id, put_properties};
+use redstart_wire::remoting::{StoredMessage, encode_properties, flag, offset_message_id, put_properties};
 
 use super::{property as p, refusal::Refusal};
 
@@ -143,16 +146,47 @@ pub(super) struct Envelope<'a> {
     /// The topic that the message was sent to, when it comes out of another one.
     pub origin: Option<&'a str>,
     pub store_host: SocketAddr,
-    pub cluster: &'a str,
 }
 
-/// A stored message as a client gets it. Its properties are put into `text`, whatever was there before.
+/// What is kept from one message to the next.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// The properties that every message gets. Nobody can send one of that name.
+    added: String,
+    properties: String,
+    born_host: (String, SocketAddr),
+}
+
+impl Scratch {
+    pub fn new(cluster: &str) -> Scratch {
+        let added = [(p::MSG_REGION, p::REGION), (p::TRACE_ON, "true"), (p::CLUSTER, cluster)];
+        Scratch {
+            added: encode_properties(added),
+            properties: String::new(),
+            born_host: (String::new(), NOWHERE),
+        }
+    }
+
+    /// Most messages come from where the one before came from.
+    fn born_host(&mut self, text: &str) -> SocketAddr {
+        if self.born_host.0 != text {
+            self.born_host = (text.to_owned(), text.parse().unwrap_or(NOWHERE));
+        }
+        self.born_host.1
+    }
+}
+
+const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
+/// A stored message as a client gets it.
 pub(super) fn to_wire<'a>(
-    fetched: &Fetched,
+    fetched: &'a Fetched<impl AsRef<[u8]>>,
     envelope: &Envelope<'a>,
-    text: &'a mut String,
-) -> Result<StoredMessage<'a>, FetchError> {
-    let Opened { message: view, message_type, body, .. } = fetched.open()?;
+    scratch: &'a mut Scratch,
+) -> Result<StoredMessage<'a, &'a [u8]>, FetchError> {
+    let Opened { message: view, message_type, .. } = fetched.open()?;
+    let born_host = scratch.born_host(view.born_host);
+    let Scratch { added, properties: text, .. } = scratch;
     let transaction = message_type == MessageType::Transaction;
     let counted = |name| view.property(name).and_then(|text| text.parse().ok()).unwrap_or(0);
     // A consumer that sends its message to the retry topic itself says how often it came.
@@ -162,6 +196,7 @@ pub(super) fn to_wire<'a>(
     let origin_id =
         envelope.origin.map(|_| offset_message_id(envelope.store_host, fetched.position().0 as i64));
     text.clear();
+    text.push_str(added);
     put_properties(view.properties.iter().copied(), text);
     let mut add = |name, value| {
         if view.property(name).is_none() {
@@ -172,9 +207,6 @@ pub(super) fn to_wire<'a>(
     add(p::TAGS, view.tag.unwrap_or(""));
     add(p::KEYS, &keys);
     add(p::SHARDING_KEY, view.group.unwrap_or(""));
-    add(p::MSG_REGION, p::REGION);
-    add(p::TRACE_ON, "true");
-    add(p::CLUSTER, envelope.cluster);
     if view.deliver_at.is_some() && view.property(p::DELAY_LEVEL).is_none() {
         add(p::TIMER_OUT_MS, &due);
         if [p::TIMER_DELAY_SEC, p::TIMER_DELAY_MS].iter().all(|name| view.property(name).is_none()) {
@@ -199,13 +231,13 @@ pub(super) fn to_wire<'a>(
         physical_offset: physical_offset(fetched.position(), attempt),
         system_flag: view.system_flag | if transaction { flag::TRANSACTION_COMMIT } else { 0 },
         born_at: view.born_at.0 as i64,
-        born_host: view.born_host.parse().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0))),
+        born_host,
         stored_at: envelope.stored_at.0 as i64,
         store_host: envelope.store_host,
         reconsume_times: attempt.into(),
         prepared_transaction_offset: if transaction { fetched.position().0 as i64 } else { 0 },
         properties: text.as_str().into(),
-        body,
+        body: view.body,
     })
 }
 

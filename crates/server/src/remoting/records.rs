@@ -1,16 +1,19 @@
 //! Reads stored messages for an answer's body.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error,
+};
 
 use bytes::Bytes;
 use redstart_engine::{
     Delivery, Fetched, Filter, Found, PulledMessage, QueueId, QueueOffset, Timestamp, TopicId, TopicName,
-    fetch_all,
+    fetch_each,
 };
-use redstart_log::Position;
+use redstart_log::{Position, Reader};
 
 use super::{
-    convert::{Envelope, to_wire},
+    convert::{Envelope, Scratch, to_wire},
     refusal::Refusal,
     request::Request,
     room::Room,
@@ -77,26 +80,16 @@ pub(super) async fn read(
     let own = request.peer.rooms.take(bytes).await.ok_or_else(busy)?;
     let room = own.and(request.context.outgoing.take(bytes).await.ok_or_else(busy)?);
     let reader = request.context.shard.reader();
-    let (mut read, mut unreadable) = (Vec::with_capacity(places.len()), Vec::new());
     let wanted: Vec<_> = places.iter().map(|place| (place.position, place.size)).collect();
-    for (place, fetched) in places.into_iter().zip(fetch_all(&*reader, &wanted)) {
-        match fetched {
-            Ok(fetched) => read.push((place, fetched)),
-            Err(error) => {
-                tracing::error!(%error, %topic, "a message cannot be read and is skipped");
-                unreadable.push(place);
-            }
-        }
-    }
-    if !matches!(filter, Filter::All) {
-        read.retain(|(_, fetched)| fetched.message().is_ok_and(|message| filter.matches(&message)));
-    }
-    let origins = if topic.is_retry() { origins(request, &read).await? } else { HashMap::new() };
-    let mut body = Vec::with_capacity(bytes + read.len() * ADDED_USUAL);
+    let origins = if topic.is_retry() { origins(request, &*reader, &wanted).await? } else { HashMap::new() };
     let store_host = request.broker_address();
-    let mut written = Vec::with_capacity(read.len());
-    let mut properties = String::new();
-    for (place, fetched) in read {
+    let mut scratch = Scratch::new(&request.context.config.cluster);
+    let mut body = Vec::with_capacity(bytes + places.len() * ADDED_USUAL);
+    let (mut written, mut unreadable) = (Vec::with_capacity(places.len()), Vec::new());
+    let mut put = |place: &Place, fetched: &Fetched<&[u8]>| -> Result<bool, Box<dyn Error>> {
+        if !matches!(filter, Filter::All) && !filter.matches(&fetched.message()?) {
+            return Ok(false);
+        }
         let home = if origins.is_empty() { None } else { fetched.home().ok() };
         let origin = home.and_then(|home| origins.get(&home.topic));
         let envelope = Envelope {
@@ -107,26 +100,32 @@ pub(super) async fn read(
             attempt: place.attempt,
             origin: origin.map(TopicName::as_str).filter(|origin| *origin != topic.as_str()),
             store_host,
-            cluster: &request.context.config.cluster,
         };
-        let encoded = to_wire(&fetched, &envelope, &mut properties).map_err(|error| error.to_string());
-        match encoded.and_then(|message| message.encode(&mut body).map_err(|error| error.to_string())) {
-            Ok(()) => written.push(place),
+        to_wire(fetched, &envelope, &mut scratch)?.encode(&mut body)?;
+        Ok(true)
+    };
+    fetch_each(&*reader, &wanted, |n, fetched| {
+        match fetched.map_err(Into::into).and_then(|fetched| put(&places[n], &fetched)) {
+            Ok(passed) => written.extend(passed.then_some(places[n])),
             Err(error) => {
-                tracing::error!(error, %topic, "a message cannot be written and is skipped");
-                unreadable.push(place);
+                tracing::error!(%error, %topic, "a message cannot be handed out and is skipped");
+                unreadable.push(places[n]);
             }
         }
-    }
+    });
     Ok(Records { body: body.into(), room, written, unreadable })
 }
 
 /// Names of the topics that retried messages were sent to.
 async fn origins(
     request: &Request,
-    read: &[(Place, Fetched)],
+    reader: &dyn Reader,
+    wanted: &[(Position, u32)],
 ) -> Result<HashMap<TopicId, TopicName>, Refusal> {
-    let ids: Vec<TopicId> = read.iter().filter_map(|(_, fetched)| Some(fetched.home().ok()?.topic)).collect();
+    let mut ids = HashSet::new();
+    fetch_each(reader, wanted, |_, fetched| {
+        ids.extend(fetched.and_then(|fetched| fetched.home()).map(|home| home.topic));
+    });
     request
         .ask(move |engine, _| {
             ids.into_iter().filter_map(|id| Some((id, engine.topic_name_of(id)?))).collect()

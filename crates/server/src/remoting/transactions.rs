@@ -4,8 +4,8 @@ use redstart_engine::{Fetched, TransactionCheck, TransactionError, fetch};
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 
 use super::{
-    Context,
-    convert::{Envelope, read_physical_offset, to_wire},
+    Config, Context,
+    convert::{Envelope, Scratch, read_physical_offset, to_wire},
     property as p,
     refusal::Refusal,
     request::{Answer, Request},
@@ -79,9 +79,8 @@ impl Context {
                 attempt: 0,
                 origin: None,
                 store_host,
-                cluster: &self.config.cluster,
             };
-            let question = question(&half, &envelope, check, &self.config.broker);
+            let question = question(&half, &envelope, check, &self.config);
             if question.is_some_and(|question| producer.peer.tell(question)) {
                 break;
             }
@@ -94,10 +93,10 @@ fn question(
     half: &Fetched,
     envelope: &Envelope<'_>,
     check: TransactionCheck,
-    broker: &str,
+    config: &Config,
 ) -> Option<Command> {
-    let mut properties = String::new();
-    let mut message = to_wire(half, envelope, &mut properties).ok()?;
+    let mut scratch = Scratch::new(&config.cluster);
+    let mut message = to_wire(half, envelope, &mut scratch).ok()?;
     // The client carries these back; the transaction is known by where it was first stored.
     message.physical_offset = check.id.0 as i64;
     message.system_flag &= !flag::TRANSACTION;
@@ -111,6 +110,6 @@ fn question(
         .with_field("msgId", &id)
         .with_field("transactionId", &id)
         .with_field("offsetMsgId", offset_message_id(envelope.store_host, check.id.0 as i64))
-        .with_field("bname", broker);
+        .with_field("bname", &config.broker);
     Some(Command { body: body.into(), ..question })
 }

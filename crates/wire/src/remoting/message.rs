@@ -32,9 +32,9 @@ const MAGIC_V2: u32 = 0xDAA3_20AB;
 const SYSTEM_FLAG_AT: usize = 36;
 const TOPIC_V1_MAX: usize = i8::MAX as usize;
 
-/// One message of an answer's body.
+/// One message of an answer's body. Its own body may be borrowed as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredMessage<'a> {
+pub struct StoredMessage<'a, B = Bytes> {
     pub topic: Cow<'a, str>,
     pub queue_id: i32,
     pub flag: i32,
@@ -49,7 +49,7 @@ pub struct StoredMessage<'a> {
     pub reconsume_times: i32,
     pub prepared_transaction_offset: i64,
     pub properties: Cow<'a, str>,
-    pub body: Bytes,
+    pub body: B,
 }
 
 /// A message that cannot be written: a text is longer than its length field can say.
@@ -61,8 +61,9 @@ pub struct TooLong {
     limit: usize,
 }
 
-impl StoredMessage<'_> {
+impl<B: AsRef<[u8]>> StoredMessage<'_, B> {
     pub fn encode(&self, out: &mut impl BufMut) -> Result<(), TooLong> {
+        let body = self.body.as_ref();
         let limited = |what, len, limit| if len > limit { Err(TooLong { what, len, limit }) } else { Ok(()) };
         limited("properties", self.properties.len(), PROPERTIES_BYTES_MAX)?;
         limited("topic", self.topic.len(), i16::MAX as usize)?;
@@ -72,7 +73,7 @@ impl StoredMessage<'_> {
             + host(&self.born_host)
             + host(&self.store_host)
             + usize::from(v2)
-            + self.body.len()
+            + body.len()
             + self.topic.len()
             + self.properties.len();
         limited("body and properties", size, i32::MAX as usize)?;
@@ -83,7 +84,7 @@ impl StoredMessage<'_> {
         }
         out.put_i32(size as i32);
         out.put_u32(if v2 { MAGIC_V2 } else { MAGIC_V1 });
-        out.put_u32(crc32fast::hash(&self.body) & 0x7fff_ffff);
+        out.put_u32(crc32fast::hash(body) & 0x7fff_ffff);
         out.put_i32(self.queue_id);
         out.put_i32(self.flag);
         out.put_i64(self.queue_offset);
@@ -95,8 +96,8 @@ impl StoredMessage<'_> {
         put_host(out, &self.store_host);
         out.put_i32(self.reconsume_times);
         out.put_i64(self.prepared_transaction_offset);
-        out.put_i32(self.body.len() as i32);
-        out.put_slice(&self.body);
+        out.put_i32(body.len() as i32);
+        out.put_slice(body);
         if v2 {
             out.put_i16(self.topic.len() as i16);
         } else {
@@ -107,7 +108,9 @@ impl StoredMessage<'_> {
         out.put_slice(self.properties.as_bytes());
         Ok(())
     }
+}
 
+impl StoredMessage<'_> {
     /// Takes the first message out of `input`; `None` when it is not a message as above, to the last byte.
     pub fn decode(input: &mut Bytes) -> Option<StoredMessage<'static>> {
         let size = usize::try_from(i32::from_be_bytes(*input.first_chunk::<4>()?)).ok()?;

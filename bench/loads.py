@@ -1,6 +1,6 @@
 """What is measured on one server."""
 
-from side import Side
+from side import BACKLOG, Side
 
 PROTOCOLS = ["grpc", "remoting"]
 # In this order: half of Apache's maximum is the rate at which the others are paced.
@@ -34,8 +34,8 @@ def remoting(side, result, rate):
     result["send_many"] = side.timed("produce", "--in-flight", 1024)
     paced(side, result, rate or half(result["send"], result["send_many"]))
     backlog = side.options.backlog
-    side.load("produce", "--in-flight", 64, "--batch", FILL_BATCH, "--until", backlog)
-    result["receive"] = side.load("consume", "--from", "earliest", "--until", backlog)
+    side.load("produce", "--in-flight", 64, "--batch", FILL_BATCH, "--until", backlog, topic=BACKLOG)
+    result["receive"] = side.load("consume", "--from", "earliest", "--until", backlog, topic=BACKLOG)
 
 
 def paced(side, result, rate):

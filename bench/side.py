@@ -14,7 +14,7 @@ import remoting
 from server import Server
 
 BENCH = Path(__file__).resolve().parent
-TOPIC, GROUP = "bench-load", "bench-group"
+TOPIC, BACKLOG, GROUP = "bench-load", "bench-backlog", "bench-group"
 PORTS = {"grpc": "grpc_port", "remoting": "namesrv_port"}
 apache.HEAP = "2g"
 SETTLE_SECONDS = 5
@@ -34,8 +34,9 @@ class Side:
         self.server.start()
         self.start_seconds = time.monotonic() - began
         broker = self.server.state["broker_port"]
-        remoting.create_topic(broker, TOPIC)
-        remoting.await_route(self.server.state["namesrv_port"], TOPIC)
+        for topic in (TOPIC, BACKLOG):
+            remoting.create_topic(broker, topic)
+            remoting.await_route(self.server.state["namesrv_port"], topic)
         remoting.create_group(broker, GROUP)
         # A new group begins at the newest message of its first receive: it must have received before the load.
         self.load("consume", "--warm-up", 0, "--seconds", 1, "--connections", 1, "--receivers", 1)
@@ -48,9 +49,9 @@ class Side:
         pages = (Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in self.pids())
         return sum(map(int, pages)) * 4096 / 2**20
 
-    def load(self, kind, *arguments):
+    def load(self, kind, *arguments, topic=TOPIC):
         command = [redstart.binary(), "bench", kind, "--json", "--protocol", self.protocol,
-                   "--server", self.server.address(PORTS[self.protocol]), "--topic", TOPIC]
+                   "--server", self.server.address(PORTS[self.protocol]), "--topic", topic]
         if kind != "produce":
             command += ["--group", GROUP]
         for pid in self.pids():

@@ -8,4 +8,5 @@ pub mod remoting;
 pub mod shard;
 pub mod statistics;
 mod stream;
+mod throttle;
 pub mod tls;

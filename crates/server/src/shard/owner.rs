@@ -20,7 +20,7 @@ use super::{
     request::{Called, Request},
     waiting::{WaitList, WaiterId},
 };
-use crate::statistics::Stored;
+use crate::{statistics::Stored, throttle::Throttle};
 
 /// Requests taken before looking at anything else, so that due work and commits are not starved.
 const REQUESTS_PER_ROUND: usize = 1024;
@@ -33,6 +33,8 @@ const FACTS_FLUSH_AFTER: Duration = Duration::from_millis(20);
 /// write anyway. Consumers that pull record an offset with each pull: to write these soon would cost more than the pulls.
 const FACTS_WRITE_AFTER: Duration = Duration::from_millis(50);
 pub(super) const FACTS_BYTES_MAX: usize = 256 << 10;
+
+static REFUSED: Throttle = Throttle::new();
 
 /// The one thread that decides. It leaves the engine at the desk only while it has nothing to do or waits for the disk.
 pub(super) struct Owner<'a> {
@@ -285,7 +287,9 @@ impl<'a> Owner<'a> {
                 return Err(error.into());
             }
             Err((error, refused)) => {
-                tracing::warn!(%error, decisions = refused.len(), "the log refused a frame");
+                if let Some(repeated) = REFUSED.permit() {
+                    tracing::warn!(%error, decisions = refused.len(), repeated, "the log refused a frame");
+                }
                 self.replies.settle(refused);
             }
         }

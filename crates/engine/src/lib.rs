@@ -32,7 +32,7 @@ pub use engine::*;
 pub use entry::Entry;
 pub use filter::Filter;
 pub use group::{GroupConfig, InvalidConfig as InvalidGroupConfig, RetryPolicy};
-pub use index::IndexError;
+pub use index::{ColdBlock, IndexError};
 pub use message::{DEDUP_KEY, Invalid as InvalidMessage, LITE_TOPIC, Message, MessageView, group_hash};
 pub use name::{
     DLQ_PREFIX, Error as NameError, GroupName, LITE_TOPIC_LEN_MAX, LiteName, RETRY_PREFIX, TopicName,
@@ -40,7 +40,9 @@ pub use name::{
 #[cfg(feature = "planted")]
 pub use planted::Planted;
 pub use pop::Receipt;
-pub use record::{FetchError, Fetched, Opened, fetch, fetch_at, fetch_each};
+pub use record::{
+    FetchError, Fetched, Opened, fetch, fetch_at, fetch_each, fetch_each_if_cached, fetch_if_cached,
+};
 pub use state::OffsetGap;
 pub use timer::TimerKey;
 pub use topic::{

@@ -3,17 +3,20 @@
 use std::{
     fs::{self, File, OpenOptions},
     hash::{BuildHasher, RandomState},
-    io::{self, Read},
+    io::{self, IoSliceMut, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
     buffer::spare_capacity,
     fs::{FallocateFlags, FlockOperation},
-    io::Errno,
+    io::{Errno, ReadWriteFlags},
 };
 
 use crate::{
@@ -27,6 +30,8 @@ pub struct FsStorage {
     dir: PathBuf,
     /// Kept open, because it is synced again and again.
     handle: File,
+    /// Cleared when the file system turns out not to know reads without waiting. All files of the directory share it.
+    tells_cached: Arc<AtomicBool>,
 }
 
 impl FsStorage {
@@ -37,7 +42,11 @@ impl FsStorage {
         // Absolute, so that messages name it and a change of the working directory does not move it.
         let dir = fs::canonicalize(dir)?;
         let handle = File::open(&dir)?;
-        Ok(Self { dir, handle })
+        Ok(Self { dir, handle, tells_cached: Arc::new(AtomicBool::new(true)) })
+    }
+
+    fn file(&self, file: File) -> Arc<dyn StorageFile> {
+        Arc::new(FsFile { file, tells_cached: Arc::clone(&self.tells_cached) })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,11 +76,11 @@ impl Storage for FsStorage {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
-        Ok(Arc::new(FsFile(options.open(self.path(name))?)))
+        Ok(self.file(options.open(self.path(name))?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        Ok(Arc::new(FsFile(OpenOptions::new().read(true).write(true).open(self.path(name))?)))
+        Ok(self.file(OpenOptions::new().read(true).write(true).open(self.path(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -137,13 +146,16 @@ impl Storage for FsStorage {
 }
 
 #[derive(Debug)]
-struct FsFile(File);
+struct FsFile {
+    file: File,
+    tells_cached: Arc<AtomicBool>,
+}
 
 impl StorageFile for FsFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.0.read_at(&mut buffer[filled..], offset + filled as u64) {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
@@ -158,7 +170,7 @@ impl StorageFile for FsFile {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
             let at = offset + bytes.len() as u64;
-            match rustix::io::pread(&self.0, spare_capacity(&mut bytes), at) {
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(err) => return Err(err.into()),
@@ -168,25 +180,39 @@ impl StorageFile for FsFile {
         Ok(bytes)
     }
 
+    fn read_cached(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        if self.tells_cached.load(Ordering::Relaxed) {
+            match read_without_waiting(&self.file, offset, len) {
+                // Networked and layered file systems, and kernels before 4.14.
+                Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                    self.tells_cached.store(false, Ordering::Relaxed);
+                }
+                other => return Ok(other?),
+            }
+        }
+        let bytes = self.read(offset, len)?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() == len))
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         loop {
-            return match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            return match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
                 Err(Errno::INTR) => continue,
                 // Not every file system can reserve. The log then learns of a full disk when it writes.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
@@ -199,5 +225,63 @@ impl StorageFile for FsFile {
                 other => Ok(other?),
             };
         }
+    }
+}
+
+/// Bytes that the page cache holds; `None` if it lacks any of them.
+fn read_without_waiting(file: &File, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Errno> {
+    let mut bytes = vec![0; len];
+    loop {
+        let mut whole = [IoSliceMut::new(&mut bytes)];
+        return match rustix::io::preadv2(file, &mut whole, offset, ReadWriteFlags::NOWAIT) {
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Ok(None),
+            // Less than asked for: the rest is on the device only, or the file ends there.
+            Ok(read) => Ok((read == len).then_some(bytes)),
+            Err(err) => Err(err),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::Advice;
+
+    use super::*;
+
+    #[test]
+    fn bytes_outside_the_page_cache_are_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let storage = FsStorage::open(dir.path()).expect("a storage");
+        let content: Vec<u8> = (0..(1 << 20)).map(|n: u32| n as u8).collect();
+        storage.create("x").expect("a file").write_at(0, &content).expect("written");
+
+        let raw = OpenOptions::new().read(true).write(true).open(dir.path().join("x")).expect("the file");
+        let file = storage.open("x").expect("the file");
+        let hot = file.read_cached(4096, 8192).expect("read");
+        assert_eq!(hot.as_deref(), Some(&content[4096..12288]), "just written");
+        assert_eq!(file.read_cached(1 << 20, 1).expect("read"), None, "behind the end");
+
+        raw.sync_all().expect("synced");
+        rustix::fs::fadvise(&raw, 0, None, Advice::DontNeed).expect("evicted");
+        if !storage.tells_cached.load(Ordering::Relaxed) {
+            return;
+        }
+        // A file system in memory keeps everything. On others the pages are gone, and a plain read brings them back.
+        if file.read_cached(512 << 10, 4096).expect("read").is_none() {
+            file.read(512 << 10, 4096).expect("read");
+            assert!(file.read_cached(512 << 10, 4096).expect("read").is_some());
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_tell_is_read_as_ever() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let storage = FsStorage::open(dir.path()).expect("a storage");
+        storage.tells_cached.store(false, Ordering::Relaxed);
+        let file = storage.create("x").expect("a file");
+        file.write_at(0, b"bytes").expect("written");
+        assert_eq!(file.read_cached(0, 5).expect("read").as_deref(), Some(&b"bytes"[..]));
+        assert_eq!(file.read_cached(0, 6).expect("read"), None);
     }
 }

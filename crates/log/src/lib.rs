@@ -106,6 +106,17 @@ pub trait Reader: Send + Sync {
         Ok(Block { at: position, bytes: self.read(position, len)? })
     }
 
+    /// [`Reader::read`] without waiting for the disk: `None` when the bytes are not in memory, or when opening their file
+    /// would be needed first. A thread that must not block tries this, and leaves [`Reader::read`] to one that may.
+    fn read_if_cached(&self, position: Position, len: usize) -> Result<Option<Bytes>, ReadError> {
+        self.read(position, len).map(Some)
+    }
+
+    /// The same for [`Reader::read_near`].
+    fn read_near_if_cached(&self, position: Position, len: usize) -> Result<Option<Block>, ReadError> {
+        self.read_near(position, len).map(Some)
+    }
+
     /// The first frame that begins at or after `position` within its segment, checked; `None` at the end of
     /// that segment. Start with a segment's id and go on with [`Frame::next`].
     fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError>;
@@ -115,6 +126,16 @@ pub trait Reader: Send + Sync {
 
     /// Reads bytes of a segment's stored index. Not checked here: the index carries its own checksums.
     fn index_read(&self, segment: SegmentId, offset: u64, len: usize) -> Result<Bytes, ReadError>;
+
+    /// The same without waiting for the disk: `None` when the bytes are not in memory.
+    fn index_read_if_cached(
+        &self,
+        segment: SegmentId,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Bytes>, ReadError> {
+        self.index_read(segment, offset, len).map(Some)
+    }
 }
 
 /// Stores the index of a sealed segment: temporary file, fsync, rename, fsync of the directory.

@@ -123,6 +123,13 @@ impl Segment {
         self.log_file.put(file);
     }
 
+    fn slot(&self, part: Part) -> &Slot {
+        match part {
+            Part::Log => &self.log_file,
+            Part::Index => &self.index_file,
+        }
+    }
+
     pub(crate) fn trailer(&self) -> segment_file::Trailer {
         segment_file::Trailer {
             base: self.base(),
@@ -219,16 +226,19 @@ impl Segments {
         self.read().values().cloned().collect()
     }
 
+    /// The handle of a file that is open already; opening one may wait for the disk.
+    pub(crate) fn open_file(&self, segment: &Segment, part: Part) -> Option<Arc<dyn StorageFile>> {
+        let slot = segment.slot(part);
+        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        slot.get()
+    }
+
     /// An open handle. Whoever holds it can go on reading after the file is removed or the handle forgotten.
     pub(crate) fn file(&self, segment: &Segment, part: Part) -> io::Result<Arc<dyn StorageFile>> {
-        let slot = match part {
-            Part::Log => &segment.log_file,
-            Part::Index => &segment.index_file,
-        };
-        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        if let Some(file) = slot.get() {
+        if let Some(file) = self.open_file(segment, part) {
             return Ok(file);
         }
+        let slot = segment.slot(part);
         let file = self.storage.open(&match part {
             Part::Log => segment.log_name(),
             Part::Index => segment.index_name(),

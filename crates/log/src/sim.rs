@@ -138,6 +138,11 @@ impl SimStorage {
         self.disk().truncate_file(name, len)
     }
 
+    /// Empties the page cache. From here on a page is in memory only after it was read or written again.
+    pub fn evict(&self) {
+        self.disk().evict();
+    }
+
     /// Puts a file on the disk, durably and without counting.
     pub fn put(&self, name: &str, content: &[u8]) {
         self.disk().put(name, content);
@@ -228,6 +233,10 @@ struct SimFile {
 impl StorageFile for SimFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.storage.disk().read_at(self.inode, offset, buffer)
+    }
+
+    fn read_cached(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        self.storage.disk().read_cached(self.inode, offset, len)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -59,6 +59,13 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
         Ok(bytes)
     }
 
+    /// Reads `len` bytes only if that needs no access to the device; `None` when it would, or when the file ends before.
+    /// A storage that cannot tell reads them.
+    fn read_cached(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        let bytes = self.read(offset, len)?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() == len))
+    }
+
     /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use redstart_log::{
-    Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, SegmentId, SegmentInfo, Usage,
+    Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, Reader, SegmentId, SegmentInfo,
+    Usage,
 };
 
 use super::Engine;
 use crate::{
     Timestamp,
-    index::{IndexError, LiveIndex, file},
+    index::{ColdBlock, IndexError, LiveIndex, file},
     record::{Cause, FetchError, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
     transaction::Half,
@@ -19,6 +21,7 @@ use crate::{
 pub enum Job {
     WriteIndex { segment: SegmentId, index: LiveIndexHandle, writer: Arc<dyn IndexWriter> },
     SaveCheckpoint { at: Index, state: Vec<u8>, store: Arc<dyn Checkpoints> },
+    ReadIndex { block: ColdBlock, reader: Arc<dyn Reader> },
 }
 
 /// An index on its way to disk.
@@ -29,6 +32,7 @@ impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Job::WriteIndex { segment, .. } => write!(f, "WriteIndex({segment})"),
+            Job::ReadIndex { block, .. } => write!(f, "ReadIndex({})", block.segment),
             Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
         }
     }
@@ -39,6 +43,7 @@ impl std::fmt::Debug for Job {
 pub enum JobDone {
     IndexWritten { segment: SegmentId, result: Result<Vec<u8>, LogError> },
     CheckpointSaved { at: Index, result: Result<(), LogError> },
+    IndexRead { block: ColdBlock, result: Result<Bytes, ReadError> },
 }
 
 impl Job {
@@ -52,6 +57,7 @@ impl Job {
             Job::SaveCheckpoint { at, state, store } => {
                 JobDone::CheckpointSaved { at, result: store.save(at, &state) }
             }
+            Job::ReadIndex { block, reader } => JobDone::IndexRead { block, result: block.read(&*reader) },
         }
     }
 }
@@ -132,8 +138,22 @@ impl Engine {
                 result?;
                 self.checkpoints = [at, self.checkpoints[0]];
             }
+            JobDone::IndexRead { block, result } => self.indexes.warm(block, &result?),
         }
         Ok(())
+    }
+
+    /// While this is set, a pop or a pull that would have to wait for the disk fails with [`IndexError::Cold`] and has
+    /// delivered nothing. [`Engine::warm`] brings in what is missing, and then the request can run again. Returns what
+    /// was set before. Anything else the engine does must be allowed to wait.
+    pub fn set_cached_only(&self, cached_only: bool) -> bool {
+        self.indexes.set_cached_only(cached_only)
+    }
+
+    /// The job that reads what a request has missed. When it fails, the request must run again where it may wait, and
+    /// gets the error itself.
+    pub fn warm(&self, block: ColdBlock) -> Job {
+        Job::ReadIndex { block, reader: Arc::clone(&self.reader) }
     }
 
     /// Tells how full the volume is: it decides about early deletion and about refusing to store.

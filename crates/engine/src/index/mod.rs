@@ -9,5 +9,5 @@ mod live;
 mod set;
 
 pub(crate) use live::LiveIndex;
-pub use set::IndexError;
 pub(crate) use set::{Chunk, Indexes};
+pub use set::{ColdBlock, IndexError};

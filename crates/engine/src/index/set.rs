@@ -1,10 +1,11 @@
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     ops::{Bound, Deref},
     sync::Arc,
 };
 
+use bytes::Bytes;
 use redstart_log::{Position, ReadError, Reader, SegmentId};
 
 use super::{
@@ -29,6 +30,24 @@ pub enum IndexError {
     Read(#[from] ReadError),
     #[error("the index of segment {segment}: {source}")]
     Malformed { segment: SegmentId, source: Malformed },
+    /// Only where the caller asked not to wait for the disk.
+    #[error("a part of the index of segment {} is not in memory", .0.segment)]
+    Cold(ColdBlock),
+}
+
+/// A part of a stored index that has to be read from the disk first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColdBlock {
+    pub segment: SegmentId,
+    at: u64,
+    len: usize,
+}
+
+impl ColdBlock {
+    /// Reads the part. Waits for the disk, so not on a thread that others wait for.
+    pub(crate) fn read(&self, reader: &dyn Reader) -> Result<Bytes, ReadError> {
+        reader.index_read(self.segment, self.at, self.len)
+    }
 }
 
 type TimerList = Vec<(TimerKey, Timer)>;
@@ -43,6 +62,8 @@ pub(crate) struct Indexes {
     damaged: RefCell<BTreeSet<SegmentId>>,
     /// Those of them that cannot be built again: their segment is damaged, too.
     lost: BTreeSet<SegmentId>,
+    /// Whether a part that is not in memory is reported as [`IndexError::Cold`] instead of being read.
+    cached_only: Cell<bool>,
 }
 
 impl std::fmt::Debug for Indexes {
@@ -80,6 +101,22 @@ impl Indexes {
             cache,
             damaged,
             lost: BTreeSet::new(),
+            cached_only: Cell::new(false),
+        }
+    }
+
+    /// Sets whether reads may wait for the disk; returns what was set before.
+    pub fn set_cached_only(&self, cached_only: bool) -> bool {
+        self.cached_only.replace(cached_only)
+    }
+
+    /// Takes over a part that was read apart. Parts other than entries stay in the system's memory only, and damaged
+    /// ones are left for the next read to report.
+    pub fn warm(&self, block: ColdBlock, bytes: &[u8]) {
+        if let Ok(entries) = file::decode_entries(bytes)
+            && self.sealed.contains_key(&block.segment)
+        {
+            self.cache.borrow_mut().insert((block.segment, block.at), Arc::new(entries));
         }
     }
 
@@ -273,7 +310,12 @@ impl Indexes {
         live.max(sealed)
     }
 
-    fn read(&self, segment: SegmentId, part: Part) -> Result<bytes::Bytes, ReadError> {
-        self.reader.index_read(segment, part.at, part.len)
+    fn read(&self, segment: SegmentId, part: Part) -> Result<Bytes, IndexError> {
+        let block = ColdBlock { segment, at: part.at, len: part.len };
+        if !self.cached_only.get() {
+            return Ok(block.read(&*self.reader)?);
+        }
+        let bytes = self.reader.index_read_if_cached(segment, part.at, part.len)?;
+        bytes.ok_or(IndexError::Cold(block))
     }
 }

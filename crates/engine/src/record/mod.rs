@@ -123,6 +123,16 @@ pub fn fetch(reader: &dyn Reader, position: Position, size: u32) -> Result<Fetch
     checked(reader.read(position, size as usize)?, position, size)
 }
 
+/// The same without waiting for the disk: `None` when the record is not in memory.
+pub fn fetch_if_cached(
+    reader: &dyn Reader,
+    position: Position,
+    size: u32,
+) -> Result<Option<Fetched>, FetchError> {
+    let bytes = reader.read_if_cached(position, size as usize)?;
+    bytes.map(|bytes| checked(bytes, position, size)).transpose()
+}
+
 /// Bytes between two records that are read along rather than with a call of their own.
 const NEIGHBOUR_GAP: u64 = 1 << 10;
 const NEIGHBOURS_BYTES_MAX: u64 = 256 << 10;
@@ -136,8 +146,49 @@ const SPREAD_MAX: u64 = 16 << 10;
 pub fn fetch_each(
     reader: &dyn Reader,
     places: &[(Position, u32)],
-    mut see: impl FnMut(usize, Result<Fetched<&[u8]>, FetchError>),
+    see: impl FnMut(usize, Result<Fetched<&[u8]>, FetchError>),
 ) {
+    fetch_run(&Access::Waiting(reader), places, see);
+}
+
+/// The same without waiting for the disk. Returns how many records were seen: all of them, or those before the first
+/// that is not in memory. A thread that may wait goes on there with [`fetch_each`].
+pub fn fetch_each_if_cached(
+    reader: &dyn Reader,
+    places: &[(Position, u32)],
+    see: impl FnMut(usize, Result<Fetched<&[u8]>, FetchError>),
+) -> usize {
+    fetch_run(&Access::Cached(reader), places, see)
+}
+
+/// How bytes are asked for.
+enum Access<'a> {
+    Waiting(&'a dyn Reader),
+    /// Only what is in memory.
+    Cached(&'a dyn Reader),
+}
+
+impl Access<'_> {
+    fn read(&self, position: Position, len: usize) -> Result<Option<Bytes>, ReadError> {
+        match self {
+            Access::Waiting(reader) => reader.read(position, len).map(Some),
+            Access::Cached(reader) => reader.read_if_cached(position, len),
+        }
+    }
+
+    fn read_near(&self, position: Position, len: usize) -> Result<Option<Block>, ReadError> {
+        match self {
+            Access::Waiting(reader) => reader.read_near(position, len).map(Some),
+            Access::Cached(reader) => reader.read_near_if_cached(position, len),
+        }
+    }
+}
+
+fn fetch_run(
+    access: &Access<'_>,
+    places: &[(Position, u32)],
+    mut see: impl FnMut(usize, Result<Fetched<&[u8]>, FetchError>),
+) -> usize {
     let dense = is_dense(places);
     let mut block = Block::default();
     let mut begun = 0;
@@ -145,7 +196,7 @@ pub fn fetch_each(
         let run = begun..begun + count;
         begun = run.end;
         if count > 1
-            && let Ok(bytes) = reader.read(places[run.start].0, len)
+            && let Ok(Some(bytes)) = access.read(places[run.start].0, len)
         {
             let beside = Block { at: places[run.start].0, bytes };
             for n in run {
@@ -154,22 +205,26 @@ pub fn fetch_each(
             }
             continue;
         }
-        // Alone, or not to be had together: the log may have been cut between them.
+        // Alone, or not to be had together: the log may have been cut between them, or memory holds only some.
         for n in run {
             let (position, size) = places[n];
             let len = size as usize;
             if dense && block.get(position, len).is_none() {
-                block = reader.read_near(position, len).unwrap_or_default();
+                block = access.read_near(position, len).ok().flatten().unwrap_or_default();
             }
-            match block.get(position, len).map(|record| checked(record, position, size)) {
-                Some(Ok(fetched)) => see(n, Ok(fetched)),
-                _ => match fetch(reader, position, size) {
-                    Ok(Fetched { record, position }) => see(n, Ok(Fetched { record: &record, position })),
-                    Err(error) => see(n, Err(error)),
-                },
+            if let Some(Ok(fetched)) = block.get(position, len).map(|record| checked(record, position, size))
+            {
+                see(n, Ok(fetched));
+                continue;
+            }
+            match access.read(position, len) {
+                Ok(None) => return n,
+                Ok(Some(record)) => see(n, checked(&record[..], position, size)),
+                Err(error) => see(n, Err(error.into())),
             }
         }
     }
+    places.len()
 }
 
 fn is_dense(places: &[(Position, u32)]) -> bool {

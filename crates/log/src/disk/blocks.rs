@@ -1,4 +1,4 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::Block;
 
@@ -26,6 +26,16 @@ impl Blocks {
     pub fn slot(&self, at: u64) -> MutexGuard<'_, Block> {
         let slot = (at / BLOCK_BYTES) as usize % SLOTS;
         self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if no other thread holds the block.
+    pub fn try_slot(&self, at: u64) -> Option<MutexGuard<'_, Block>> {
+        let slot = (at / BLOCK_BYTES) as usize % SLOTS;
+        match self.slots[slot].try_lock() {
+            Ok(block) => Some(block),
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The log was cut: its positions come to hold something else.

@@ -18,11 +18,7 @@ const FIRST_READ_BYTES: u64 = 4096;
 
 impl Reader for Shared {
     fn read(&self, position: Position, len: usize) -> Result<Bytes, ReadError> {
-        let segment = self.segment_at(position)?;
-        let end = position.0.checked_add(len as u64);
-        if end.is_none_or(|end| end > segment.end()) {
-            return Err(ReadError::OutOfRange { position, len });
-        }
+        let segment = self.segment_with(position, len)?;
         let file = self.log_file(&segment, position)?;
         let bytes = file.read(position.0 - segment.base(), len).map_err(|err| reading(&segment, err))?;
         if bytes.len() < len {
@@ -45,6 +41,36 @@ impl Reader for Shared {
         }
         block.get(position, len).ok_or(ReadError::OutOfRange { position, len })?;
         Ok(block.clone())
+    }
+
+    fn read_if_cached(&self, position: Position, len: usize) -> Result<Option<Bytes>, ReadError> {
+        let segment = self.segment_with(position, len)?;
+        let Some(file) = self.segments.open_file(&segment, Part::Log) else {
+            return Ok(None);
+        };
+        let bytes = file.read_cached(position.0 - segment.base(), len);
+        Ok(bytes.map_err(|err| reading(&segment, err))?.map(Bytes::from))
+    }
+
+    fn read_near_if_cached(&self, position: Position, len: usize) -> Result<Option<Block>, ReadError> {
+        let segment = self.segment_with(position, len)?;
+        let at = position.0 - (position.0 - segment.base()) % BLOCK_BYTES;
+        if position.0 + len as u64 - at > BLOCK_BYTES {
+            let bytes = self.read_if_cached(position, len)?;
+            return Ok(bytes.map(|bytes| Block { at: position, bytes }));
+        }
+        // A block that another thread holds may be one that it is reading from the disk.
+        let Some(mut block) = self.blocks.try_slot(at) else {
+            return Ok(None);
+        };
+        if block.get(position, len).is_none() {
+            let available = segment.end().saturating_sub(at).min(BLOCK_BYTES);
+            let Some(bytes) = self.read_if_cached(Position(at), available as usize)? else {
+                return Ok(None);
+            };
+            *block = Block { at: Position(at), bytes };
+        }
+        Ok(block.get(position, len).is_some().then(|| block.clone()))
     }
 
     fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError> {
@@ -99,11 +125,39 @@ impl Reader for Shared {
         }
         Ok(bytes.into())
     }
+
+    fn index_read_if_cached(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Bytes>, ReadError> {
+        let segment = self.segments.get(id.0).ok_or(ReadError::Removed(Position(id.0)))?;
+        let start = offset.checked_add(sidecar::HEADER_BYTES as u64);
+        let start = start.ok_or(ReadError::OutOfRange { position: Position(offset), len })?;
+        // A range behind the end of the file counts as cold too: `index_read` tells what is wrong with it.
+        let Some(file) = self.segments.open_file(&segment, Part::Index).filter(|_| segment.has_index())
+        else {
+            return Ok(None);
+        };
+        let bytes = file.read_cached(start, len);
+        let bytes = bytes.map_err(|err| read_error(format!("reading the index of {id}"), err))?;
+        Ok(bytes.map(Bytes::from))
+    }
 }
 
 impl Shared {
     fn segment_at(&self, position: Position) -> Result<Arc<Segment>, ReadError> {
         self.segments.holding(position.0).ok_or(ReadError::Removed(position))
+    }
+
+    /// The segment that holds all of these bytes.
+    fn segment_with(&self, position: Position, len: usize) -> Result<Arc<Segment>, ReadError> {
+        let segment = self.segment_at(position)?;
+        match position.0.checked_add(len as u64) {
+            Some(end) if end <= segment.end() => Ok(segment),
+            _ => Err(ReadError::OutOfRange { position, len }),
+        }
     }
 
     fn log_file(&self, segment: &Segment, position: Position) -> Result<Arc<dyn StorageFile>, ReadError> {

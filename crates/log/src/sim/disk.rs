@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use crate::{Usage, names::Kind, storage::TEMPORARY};
 
@@ -7,6 +10,8 @@ use super::{
     inode::{Inode, Mode, Sparse},
     random::Random,
 };
+
+const PAGE: u64 = 4096;
 
 /// A volume of this size is pretended while no capacity is set.
 const VOLUME_BYTES: u64 = 1 << 40;
@@ -24,6 +29,8 @@ pub(super) struct Disk {
     pub(super) random: Random,
     pub(super) faults: Faults,
     pub(super) counters: Counters,
+    /// Pages in memory, by file and number; `None` when all are.
+    cached: Option<BTreeSet<(u64, u64)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +78,11 @@ fn full() -> io::Error {
     io::ErrorKind::StorageFull.into()
 }
 
+/// The pages that these bytes are in.
+fn pages(offset: u64, len: usize) -> std::ops::Range<u64> {
+    offset / PAGE..(offset + len as u64).div_ceil(PAGE)
+}
+
 /// Counts down to a fault; true when it strikes.
 fn strikes(countdown: &mut Option<u64>) -> bool {
     let left = countdown.take();
@@ -90,6 +102,7 @@ impl Disk {
             random: Random::new(seed),
             faults: Faults::default(),
             counters: Counters::default(),
+            cached: None,
         }
     }
 
@@ -106,6 +119,7 @@ impl Disk {
             locked: false,
             faults: Faults { capacity: self.faults.capacity, ..Faults::default() },
             counters: Counters::default(),
+            cached: None,
         }
     }
 
@@ -134,6 +148,7 @@ impl Disk {
             locked: false,
             faults: Faults { capacity: self.faults.capacity, ..Faults::default() },
             counters: Counters::default(),
+            cached: None,
         }
     }
 
@@ -272,7 +287,33 @@ impl Disk {
         if strikes(&mut self.faults.fail_read) {
             return Err(io_fault());
         }
+        self.cache(number, offset, buffer.len());
         Ok(self.inode(number)?.now.read(offset, buffer))
+    }
+
+    pub(super) fn read_cached(
+        &mut self,
+        number: u64,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let cold = |cached: &BTreeSet<_>| pages(offset, len).any(|page| !cached.contains(&(number, page)));
+        if self.cached.as_ref().is_some_and(cold) {
+            return self.alive().map(|()| None);
+        }
+        let mut bytes = vec![0; len];
+        let read = self.read_at(number, offset, &mut bytes)?;
+        Ok((read == len).then_some(bytes))
+    }
+
+    pub(super) fn evict(&mut self) {
+        self.cached = Some(BTreeSet::new());
+    }
+
+    fn cache(&mut self, number: u64, offset: u64, len: usize) {
+        if let Some(cached) = &mut self.cached {
+            cached.extend(pages(offset, len).map(|page| (number, page)));
+        }
     }
 
     pub(super) fn write_at(&mut self, number: u64, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -293,6 +334,7 @@ impl Disk {
         }
         let fits = fits.min(bytes.len() as u64) as usize;
         self.inode(number)?.write(offset, &bytes[..fits]);
+        self.cache(number, offset, fits);
         step.end()?;
         if fits < bytes.len() { Err(full()) } else { Ok(()) }
     }

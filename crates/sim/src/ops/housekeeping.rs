@@ -89,5 +89,9 @@ fn outcome(done: &JobDone) -> String {
         JobDone::CheckpointSaved { at, result } => {
             format!("checkpoint at {at}: {:?}", result.as_ref().map_err(ToString::to_string))
         }
+        JobDone::IndexRead { block, result } => {
+            let read = result.as_ref().map(|bytes| bytes.len()).map_err(ToString::to_string);
+            format!("part of the index of {}: {read:?}", block.segment)
+        }
     }
 }

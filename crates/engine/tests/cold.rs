@@ -1,0 +1,107 @@
+//! A backlog that is on the disk only: requests can be told instead of waiting.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::Arc;
+
+use redstart_engine::*;
+use redstart_log::{DiskLog, Log, Options, sim::SimStorage};
+use support::{Broker, group, message, one_queue, secs, topic};
+
+/// A broker whose first messages are in a sealed segment that nothing of is in memory.
+fn cold_backlog(disk: &SimStorage) -> Broker {
+    let open = || {
+        let (log, _) = DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(16 << 10)).unwrap();
+        let flusher = log.flusher();
+        let (engine, _) = Engine::open(Box::new(log), Config::default()).unwrap();
+        Broker { engine, flusher, now: Timestamp(1_000_000) }
+    };
+    let mut broker = open();
+    broker.create_topic("t", one_queue(MessageType::Normal));
+    broker.create_group("g", GroupConfig::default());
+    broker.pop("g", "t", 1, secs(60));
+    for n in 0..200 {
+        broker.send("t", message(&n.to_string()));
+    }
+    while let Some(job) = broker.engine.seal() {
+        broker.engine.job_done(job.run()).unwrap();
+    }
+    let job = broker.engine.checkpoint().unwrap();
+    broker.engine.job_done(job.run()).unwrap();
+    drop(broker);
+    let broker = open();
+    disk.evict();
+    broker
+}
+
+fn pop<'a>(group: &'a GroupName, topic: &'a TopicName) -> Pop<'a> {
+    Pop {
+        group,
+        topic,
+        queue: None,
+        max: 32,
+        invisible: secs(60),
+        filter: &Filter::All,
+        attempt: None,
+        client: "test",
+        start: Start::Earliest,
+        one_per_group: false,
+    }
+}
+
+#[test]
+fn a_cold_index_is_told_and_the_request_succeeds_once_it_was_read() {
+    let disk = SimStorage::new(1);
+    let mut broker = cold_backlog(&disk);
+    let (group, topic) = (group("g"), topic("t"));
+    let pull = Pull {
+        topic: &topic,
+        queue: QueueId(0),
+        offset: QueueOffset(0),
+        max: 8,
+        bytes_max: 1 << 20,
+        filter: &Filter::All,
+    };
+
+    broker.engine.set_cached_only(true);
+    let Err(OffsetError::Index(IndexError::Cold(block))) = broker.engine.pull(&pull) else {
+        panic!("the pull waited for the disk");
+    };
+    let pop = pop(&group, &topic);
+    assert!(matches!(broker.engine.pop(&pop, broker.now), Err(PopError::Index(IndexError::Cold(_)))));
+
+    let done = broker.engine.warm(block).run();
+    broker.engine.job_done(done).unwrap();
+    assert_eq!(broker.engine.pull(&pull).unwrap().messages.len(), 8);
+    assert_eq!(broker.engine.pop(&pop, broker.now).unwrap().deliveries.len(), 32);
+    assert!(broker.engine.set_cached_only(false));
+}
+
+#[test]
+fn cold_bodies_are_told_and_those_before_them_are_served() {
+    let disk = SimStorage::new(1);
+    let mut broker = cold_backlog(&disk);
+    let (group, topic) = (group("g"), topic("t"));
+    let popped = broker.engine.pop(&pop(&group, &topic), broker.now).unwrap();
+    let places: Vec<_> = popped.deliveries.iter().map(|one| (one.position, one.size)).collect();
+    let reader = broker.engine.reader();
+    assert!(fetch_if_cached(&*reader, places[0].0, places[0].1).unwrap().is_none());
+    assert_eq!(fetch_each_if_cached(&*reader, &places, |n, _| panic!("{n} was read")), 0);
+
+    for (position, size) in &places[..20] {
+        fetch(&*reader, *position, *size).unwrap();
+    }
+    assert!(fetch_if_cached(&*reader, places[0].0, places[0].1).unwrap().is_some());
+    let mut seen = Vec::new();
+    let served = fetch_each_if_cached(&*reader, &places, |n, fetched| {
+        fetched.unwrap();
+        seen.push(n);
+    });
+    assert!(served >= 20, "{served}");
+    assert_eq!(seen, (0..served).collect::<Vec<_>>());
+
+    fetch_each(&*reader, &places, |_, fetched| drop(fetched.unwrap()));
+    assert_eq!(fetch_each_if_cached(&*reader, &places, |_, fetched| drop(fetched.unwrap())), places.len());
+}

@@ -2,6 +2,7 @@
 //! that translate the clients' protocols for it.
 
 mod drain;
+mod durable_file;
 pub mod grpc;
 pub mod http;
 pub mod remoting;

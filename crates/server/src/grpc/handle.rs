@@ -9,6 +9,8 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
+use crate::durable_file::{self, Readable};
+
 const KEY_FILE: &str = "handle.key";
 const KEY_LEN: usize = 32;
 const TAG_LEN: usize = 16;
@@ -28,8 +30,13 @@ impl Signer {
         let path = dir.join(KEY_FILE);
         let bytes = match fs::read(&path) {
             Ok(bytes) if bytes.len() == KEY_LEN => bytes,
-            Ok(_) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} is damaged")));
+            // The broker made it, so it can make another. Receipts given out under the old one are refused, and their
+            // messages come again.
+            Ok(bytes) => {
+                let (file, length) = (path.display(), bytes.len());
+                tracing::warn!(%file, length, expected = KEY_LEN, "the key of handles is unusable; making another");
+                durable_file::set_aside(&path)?;
+                make_key(&path)?
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path)?,
             Err(error) => return Err(error),
@@ -108,12 +115,9 @@ impl Signer {
 }
 
 fn make_key(path: &Path) -> io::Result<Vec<u8>> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
     let mut key = vec![0; KEY_LEN];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
+    durable_file::replace(path, &key, Readable::ByOwner)?;
     Ok(key)
 }
 
@@ -171,6 +175,19 @@ mod tests {
         }
         for bad in ["", "00", "é", &text[1..], &format!("{text}00")] {
             assert_eq!(signer.read_receipt(bad), None);
+        }
+    }
+
+    #[test]
+    fn a_key_that_a_power_cut_left_unusable_is_made_again() {
+        for left in [None, Some(&b""[..]), Some(b"half"), Some(&[7; KEY_LEN + 1])] {
+            let dir = tempfile::TempDir::new().unwrap();
+            if let Some(left) = left {
+                fs::write(dir.path().join(KEY_FILE), left).unwrap();
+            }
+            let text = Signer::open(dir.path()).unwrap().receipt(receipt());
+            let again = Signer::open(dir.path()).unwrap();
+            assert_eq!(again.read_receipt(&text), Some(receipt()), "{left:?}");
         }
     }
 

@@ -10,9 +10,12 @@ use std::{
 
 use redstart_wire::remoting::{body::KeyValues, code};
 
-use crate::remoting::{
-    refusal::Refusal,
-    request::{Answer, Request},
+use crate::{
+    durable_file::{self, Readable},
+    remoting::{
+        refusal::Refusal,
+        request::{Answer, Request},
+    },
 };
 
 const FILE: &str = "names.json";
@@ -57,27 +60,13 @@ impl Values {
             let why = format!("the values have {} bytes, the limit is {BYTES_MAX}", bytes.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        replace(&self.path, &bytes)?;
+        durable_file::replace(&self.path, &bytes, Readable::ByAll)?;
         *table = changed;
         Ok(())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes a file so that a crash leaves the old one or the new one, whole.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use io::Write;
-    let new = path.with_extension("new");
-    let mut file = fs::File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(dir) => fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
     }
 }
 

@@ -1,0 +1,118 @@
+//! Files that the process makes outside the log. A power cut at any moment leaves the old file or the new one, whole.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+/// Suffix of a file that has not got its name yet; the next write removes a leftover.
+const UNFINISHED: &str = ".new";
+/// Suffix of a file that was found unusable and made again.
+const UNUSABLE: &str = ".unusable";
+
+/// Which users of the machine may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readable {
+    ByOwner,
+    ByAll,
+}
+
+impl Readable {
+    fn mode(self) -> u32 {
+        match self {
+            Readable::ByOwner => 0o600,
+            Readable::ByAll => 0o644,
+        }
+    }
+}
+
+/// Writes a file as a whole, in the place of an old one: to a temporary name, synced, renamed, the directory synced.
+pub(crate) fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Result<()> {
+    let new = with_suffix(path, UNFINISHED);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(readable.mode()).open(&new)?;
+    file.write_all(bytes)?;
+    // Before the rename: the name must not lead to bytes that are not stored yet.
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    sync_parent(path)
+}
+
+/// Renames a file that cannot be used, so that nothing is destroyed that an operator may have put there. An empty one is
+/// left to be replaced.
+pub(crate) fn set_aside(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() > 0 => fs::rename(path, with_suffix(path, UNUSABLE)),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leftovers_do_not_matter() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("key");
+        fs::write(with_suffix(&path, UNFINISHED), "a leftover that is longer than the file").unwrap();
+        replace(&path, b"one", Readable::ByOwner).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        replace(&path, b"two", Readable::ByAll).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_without_a_place_is_an_error_and_leaves_the_old_one() {
+        let dir = tempfile::TempDir::new().unwrap();
+        assert!(replace(&dir.path().join("missing/key"), b"x", Readable::ByAll).is_err());
+        let path = dir.path().join("key");
+        replace(&path, b"old", Readable::ByAll).unwrap();
+        fs::create_dir(with_suffix(&path, UNFINISHED)).unwrap();
+        assert!(replace(&path, b"new", Readable::ByAll).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn what_is_set_aside_can_still_be_looked_at() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("key");
+        set_aside(&path).unwrap();
+        fs::write(&path, "half a k").unwrap();
+        set_aside(&path).unwrap();
+        assert!(!path.exists());
+        assert_eq!(fs::read(with_suffix(&path, UNUSABLE)).unwrap(), b"half a k");
+        fs::write(&path, "").unwrap();
+        set_aside(&path).unwrap();
+        assert_eq!(
+            fs::read(with_suffix(&path, UNUSABLE)).unwrap(),
+            b"half a k",
+            "an empty file tells nothing"
+        );
+    }
+}

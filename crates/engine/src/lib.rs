@@ -41,7 +41,8 @@ pub use name::{
 pub use planted::Planted;
 pub use pop::Receipt;
 pub use record::{
-    FetchError, Fetched, Opened, fetch, fetch_at, fetch_each, fetch_each_if_cached, fetch_if_cached,
+    FetchError, Fetched, Loss, Opened, Proof, fetch, fetch_at, fetch_each, fetch_each_if_cached,
+    fetch_if_cached,
 };
 pub use state::OffsetGap;
 pub use timer::TimerKey;

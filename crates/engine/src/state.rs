@@ -444,7 +444,7 @@ impl State {
     fn done(&mut self, group: GroupId, queue: QueueKey, offset: QueueOffset, effects: &mut Effects) {
         let Some(subscription) = self.subscriptions.get_mut(&(group, queue.topic)) else { return };
         let Some(progress) = subscription.queues.get_mut(queue.queue.0 as usize) else { return };
-        if progress.done(offset) && progress.locks.is_some() {
+        if progress.done(offset) && (std::mem::take(&mut progress.full) || progress.locks.is_some()) {
             effects.released.push((group, queue.topic));
         }
     }

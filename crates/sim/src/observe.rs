@@ -1,10 +1,10 @@
 //! Reading every queue, as a pull consumer would, and describing everything that can be seen.
 
 use redstart_engine::{
-    DLQ_PREFIX, FetchError, Filter, IndexError, OffsetError, Pull, Pulled, PulledMessage, QueueId, QueueKey,
+    DLQ_PREFIX, Filter, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId, QueueKey,
     QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
-use redstart_log::{Position, ReadError};
+use redstart_log::Position;
 
 use crate::{
     ops::lite::public_name,
@@ -107,7 +107,9 @@ impl World {
         let reader = self.engine().reader();
         let fetched = match fetch(&*reader, found.position, found.size) {
             Ok(fetched) => fetched,
-            Err(FetchError::Read(ReadError::Removed(_))) => return self.body_removed(key, found),
+            Err(error) if error.proof().is_some_and(|proof| proof.loss() == Loss::Removed) => {
+                return self.body_removed(key, found);
+            }
             Err(error) => {
                 return Err(Violation::new(READABLE, format!("{name} offset {}: {error}", found.offset)));
             }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_log::{Position, ReadError, Reader};
+use redstart_log::{Position, Reader};
 
 use super::Engine;
 use crate::{
@@ -10,9 +10,12 @@ use crate::{
     index::{Chunk, IndexError, Indexes},
     pop::{Budget, FlightState, Part, Passes, Rules, Source, in_delivery_order, select},
     queue::Queue,
-    record::{AckReason, Fact, FetchError, PopFact, fetch},
+    record::{AckReason, Fact, FetchError, Fetched, PopFact, Proof, fetch},
     topic::MessageType,
 };
+
+/// When to read a message again that the disk did not give: it is given back for this time.
+pub const READ_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// A request for messages.
 #[derive(Debug, Clone)]
@@ -55,14 +58,32 @@ pub struct Delivery {
 }
 
 /// The answer to a [`Pop`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Popped {
     pub deliveries: Vec<Delivery>,
     pub visible_at: Timestamp,
-    /// The search was cut short by its bounds: ask again at once.
+    /// The search was cut short by its bounds and has got further: ask again at once.
     pub more: bool,
+    /// A message could not be read for the filter, and the search ended before it. Nothing tells when the disk reads
+    /// again: ask again then, not earlier.
+    pub retry_at: Option<Timestamp>,
     /// When something in flight becomes visible next.
     pub next_visible: Option<Timestamp>,
+}
+
+impl Popped {
+    pub(super) fn nothing_yet(visible_at: Timestamp) -> Popped {
+        Popped { visible_at, ..Popped::default() }
+    }
+
+    /// Takes over what one queue gave.
+    pub(super) fn add(&mut self, step: &mut PopStep, now: Timestamp) {
+        self.more |= step.more;
+        if step.unreadable {
+            self.retry_at = Some(now.after(READ_AGAIN_AFTER));
+        }
+        self.deliveries.append(&mut step.deliveries);
+    }
 }
 
 /// A pop that was refused.
@@ -120,8 +141,9 @@ impl Engine {
         let limits = &self.config.limits;
         let mut budget =
             Budget { messages: pop.max, entries: limits.scan_entries_max, reads: limits.scan_reads_max };
-        let mut popped = Popped { deliveries: Vec::new(), visible_at, more: false, next_visible: None };
+        let mut popped = Popped::nothing_yet(visible_at);
         let queues = self.queues_in_turn(group, topic, pop.queue, rules);
+        let mut failed = None;
         let parts: &[Part] = if rules.by_priority { &[Part::New, Part::Retries] } else { &[Part::All] };
         for (part, queue) in parts.iter().flat_map(|part| queues.iter().map(move |queue| (*part, *queue))) {
             let key = QueueKey { topic, queue };
@@ -129,29 +151,48 @@ impl Engine {
             let of_this = popped.deliveries.iter().find(|delivery| delivery.receipt.queue == key);
             rules.retries_before = of_this.map_or(u64::MAX, |first| first.receipt.seq);
             if self.prepare(group, key, rules.ordered) {
-                let step = match self.pop_queue(pop, group, key, rules, visible_at, &mut budget) {
-                    Ok(step) => step,
-                    // What other queues gave is in flight already: the consumer must get it.
-                    Err(_) if !popped.deliveries.is_empty() => {
-                        popped.more = true;
-                        break;
+                match self.pop_queue(pop, group, key, rules, visible_at, &mut budget) {
+                    Ok(mut step) => {
+                        popped.add(&mut step, now);
+                        self.take_step(group, key, step);
                     }
-                    Err(error) => return Err(error),
-                };
-                popped.more |= step.more;
-                popped.deliveries.extend(step.deliveries);
-                self.state.last_chances.extend(step.exhausted);
-                if let Some(fact) = step.fact {
-                    self.record(&Fact::Pop(fact));
+                    // The caller has it read and asks again; each queue is the first one in its turn.
+                    Err(error @ PopError::Index(IndexError::Cold(_))) if popped.deliveries.is_empty() => {
+                        return Err(error);
+                    }
+                    // One queue that cannot be read does not keep back what the others have.
+                    Err(error) => {
+                        failed = Some(error);
+                        budget.reads = budget.reads.saturating_sub(1);
+                    }
                 }
             }
-            if budget.messages == 0 {
+            if budget.messages == 0 || (failed.is_some() && budget.reads == 0) {
                 break;
             }
+        }
+        if let Some(error) = failed.filter(|_| popped.deliveries.is_empty()) {
+            return Err(error);
         }
         self.bury(now);
         popped.next_visible = self.next_visible(group, topic);
         Ok(popped)
+    }
+
+    /// Puts into effect what came out of one queue.
+    pub(super) fn take_step(&mut self, group: GroupId, key: QueueKey, step: PopStep) {
+        self.state.last_chances.extend(step.exhausted);
+        for (offset, proof) in step.lost {
+            self.note_passed_over(group, key, offset, proof);
+        }
+        if let Some(fact) = step.fact {
+            self.record(&Fact::Pop(fact));
+        }
+        if step.full
+            && let Some(progress) = self.state.known_progress_mut(group, key)
+        {
+            progress.full = true;
+        }
     }
 
     pub(super) fn rules(&self, pop: &Pop<'_>, group: GroupId, topic: TopicId, now: Timestamp) -> Rules {
@@ -313,7 +354,8 @@ impl Engine {
             }
         }
         in_delivery_order(rules.by_priority, &mut selected.delivered);
-        step.more = selected.more;
+        (step.more, step.unreadable, step.full) = (selected.more, selected.unreadable, selected.full);
+        step.lost = selected.lost;
         for offset in selected.exhausted {
             step.exhausted
                 .extend(progress.flight(offset).map(|flight| (flight.visible_at, group, key, offset)));
@@ -406,12 +448,13 @@ impl Engine {
         }
     }
 
-    /// The message cannot be read by anyone: it counts as done, so that it does not come for ever.
-    pub fn drop_unreadable(&mut self, receipt: Receipt) {
-        self.finish(receipt.group, receipt.queue, vec![receipt.offset], AckReason::Unreadable);
-    }
-
-    fn finish(&mut self, group: GroupId, queue: QueueKey, offsets: Vec<QueueOffset>, reason: AckReason) {
+    pub(super) fn finish(
+        &mut self,
+        group: GroupId,
+        queue: QueueKey,
+        offsets: Vec<QueueOffset>,
+        reason: AckReason,
+    ) {
         self.record(&Fact::Ack { group, queue, reason, offsets });
     }
 
@@ -428,6 +471,19 @@ impl Engine {
                 if current { Ok(true) } else { Err(AckError::Expired) }
             }
             None if progress.is_done(receipt.offset) => Ok(false),
+            None => Err(AckError::Unknown),
+        }
+    }
+
+    /// Whether the receipt is of the message's latest delivery, be its time over or not.
+    pub(super) fn check_current(&self, receipt: Receipt) -> Result<(), AckError> {
+        let Some(progress) = self.state.progress(receipt.group, receipt.queue) else {
+            return Err(AckError::Unknown);
+        };
+        match progress.flight(receipt.offset) {
+            Some(flight) if flight.seq == receipt.seq && flight.state == FlightState::Held => Ok(()),
+            Some(_) => Err(AckError::Expired),
+            None if progress.is_done(receipt.offset) => Err(AckError::Expired),
             None => Err(AckError::Unknown),
         }
     }
@@ -479,6 +535,25 @@ impl Engine {
         self.reschedule(receipt, delay, GivenBack::Suspended, now)
     }
 
+    /// Takes deliveries back that did not reach their consumer: none counts as an attempt, and each message is visible to
+    /// the group after `delay`, at once when that is zero. A delivery whose time ran out without another one is taken back
+    /// as well. Each receipt is answered for itself, with the one that replaces it.
+    pub fn give_back(
+        &mut self,
+        receipts: &[Receipt],
+        delay: Duration,
+        now: Timestamp,
+    ) -> Vec<Result<Receipt, AckError>> {
+        let now = self.advance(now);
+        let delay = delay.min(self.config.limits.invisible_max);
+        let mut given_back = Vec::with_capacity(receipts.len());
+        for receipt in receipts {
+            let current = self.check_current(*receipt);
+            given_back.push(current.map(|()| self.set_invisible(*receipt, delay, GivenBack::Suspended, now)));
+        }
+        given_back
+    }
+
     fn check_invisible(&self, time: Duration) -> Result<(), AckError> {
         let limit = self.config.limits.invisible_max;
         if time > limit {
@@ -520,14 +595,23 @@ impl Engine {
         given_back: GivenBack,
         now: Timestamp,
     ) -> Result<Receipt, AckError> {
-        let waiting = given_back != GivenBack::No;
         if !self.check_receipt(receipt, now)? {
             return Err(AckError::Expired);
         }
-        let Some(progress) = self.state.progress(receipt.group, receipt.queue) else {
-            return Err(AckError::Unknown);
-        };
-        let seq = if waiting { progress.seq.max(self.receipts_from) } else { receipt.seq };
+        Ok(self.set_invisible(receipt, delay, given_back, now))
+    }
+
+    /// Changes the time of a delivery that was checked.
+    fn set_invisible(
+        &mut self,
+        receipt: Receipt,
+        delay: Duration,
+        given_back: GivenBack,
+        now: Timestamp,
+    ) -> Receipt {
+        let waiting = given_back != GivenBack::No;
+        let next = self.state.progress(receipt.group, receipt.queue).map_or(0, |progress| progress.seq);
+        let seq = if waiting { next.max(self.receipts_from) } else { receipt.seq };
         self.record(&Fact::Invisible {
             group: receipt.group,
             queue: receipt.queue,
@@ -537,7 +621,7 @@ impl Engine {
             waiting,
             suspended: given_back == GivenBack::Suspended,
         });
-        Ok(Receipt { seq, ..receipt })
+        Receipt { seq, ..receipt }
     }
 }
 
@@ -555,7 +639,10 @@ pub(super) struct PopStep {
     pub fact: Option<PopFact>,
     pub deliveries: Vec<Delivery>,
     pub exhausted: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
+    pub lost: Vec<(QueueOffset, Proof)>,
     pub more: bool,
+    pub unreadable: bool,
+    pub full: bool,
 }
 
 /// The entries of one queue, seen through a subscription's filter.
@@ -579,15 +666,14 @@ impl Source for QueueSource<'_> {
             Verdict::NeedsProperties if budget.reads == 0 => Passes::Later,
             Verdict::NeedsProperties => {
                 budget.reads -= 1;
-                let fetched = match fetch(self.reader, entry.position, entry.size) {
-                    Ok(fetched) => fetched,
-                    // The disk may be able to read it another time.
-                    Err(FetchError::Read(ReadError::Io { .. })) => return Passes::Later,
-                    // What cannot be read is not served to anyone.
-                    Err(_) => return Passes::No,
-                };
-                let matches = fetched.message().is_ok_and(|message| self.filter.matches(&message));
-                if matches { Passes::Yes } else { Passes::No }
+                let fetched = fetch(self.reader, entry.position, entry.size);
+                let matches = |fetched: Fetched| Ok(self.filter.matches(&fetched.message()?));
+                match fetched.and_then(matches).map_err(|error: FetchError| error.proof()) {
+                    Ok(true) => Passes::Yes,
+                    Ok(false) => Passes::No,
+                    Err(Some(proof)) => Passes::Lost(proof),
+                    Err(None) => Passes::Unreadable,
+                }
             }
         }
     }

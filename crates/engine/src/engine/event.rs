@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use redstart_log::Position;
+
 use super::Engine;
 use crate::{
-    GroupId, Timestamp, TopicId,
+    GroupId, Loss, QueueKey, QueueOffset, Timestamp, TopicId,
     record::{Cause, Decision, Placement, Stored, TransactionEnd},
 };
 
@@ -35,6 +37,14 @@ pub enum Event {
     Buried {
         group: GroupId,
         topic: TopicId,
+    },
+    /// A message is proven to be lost, and the group goes on without it.
+    PassedOver {
+        group: GroupId,
+        queue: QueueKey,
+        offset: QueueOffset,
+        position: Position,
+        loss: Loss,
     },
 }
 
@@ -86,7 +96,7 @@ impl Engine {
         }
     }
 
-    fn note_event(&mut self, event: Event) {
+    pub(super) fn note_event(&mut self, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push(event);
         }

@@ -79,6 +79,8 @@ pub enum RetireError {
     Index(#[from] IndexError),
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
 }
 
 impl Engine {
@@ -277,9 +279,8 @@ impl Engine {
     ) -> Result<bool, RetireError> {
         let fetched = match fetch(&*self.reader, timer.position, timer.size) {
             Ok(fetched) => fetched,
-            // The disk may be able to read it another time.
-            Err(FetchError::Read(error @ ReadError::Io { .. })) => return Err(error.into()),
-            Err(_) => return Ok(false),
+            Err(error) if error.proof().is_some() => return Ok(false),
+            Err(error) => return Err(error.into()),
         };
         let Ok(message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
         let cause = Cause::Relocated { id };

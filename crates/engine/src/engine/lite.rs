@@ -146,7 +146,8 @@ impl Engine {
         let limits = &self.config.limits;
         let mut budget =
             Budget { messages: pop.max, entries: limits.scan_entries_max, reads: limits.scan_reads_max };
-        let mut popped = Popped { deliveries: Vec::new(), visible_at, more: false, next_visible: None };
+        let mut popped = Popped::nothing_yet(visible_at);
+        let mut failed = None;
         let first = after.map_or(0, |after| lites.partition_point(|lite| *lite <= after));
         let (before, behind) = lites.split_at(first);
         for &lite in behind.iter().chain(before) {
@@ -160,11 +161,24 @@ impl Engine {
             if self.state.lites.parent(lite) != Some(pop.topic) {
                 continue;
             }
+            // One lite topic that cannot be read does not keep back what the others have.
             match self.pop_from_lite(pop, group, lite, &mut popped, &mut budget) {
-                // What others gave is in flight already: the consumer must get it.
-                Err(_) if !popped.deliveries.is_empty() => break,
-                result => result?,
+                Ok(()) => {}
+                // The caller has it read and asks again; each lite topic is the first one in its turn.
+                Err(error @ PopError::Index(IndexError::Cold(_))) if popped.deliveries.is_empty() => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    budget.reads = budget.reads.saturating_sub(1);
+                }
             }
+            if failed.is_some() && budget.reads == 0 {
+                break;
+            }
+        }
+        if let Some(error) = failed.filter(|_| popped.deliveries.is_empty()) {
+            return Err(error);
         }
         self.bury(now);
         Ok(popped)
@@ -187,15 +201,12 @@ impl Engine {
             return Ok(());
         }
         let mut one = Budget { messages: 1, ..*budget };
-        let step = self.pop_queue(pop, group, key, rules, popped.visible_at, &mut one)?;
+        let mut step = self.pop_queue(pop, group, key, rules, popped.visible_at, &mut one)?;
         *budget = Budget { messages: budget.messages - step.deliveries.len(), ..one };
         // Another message behind the one delivered has to wait for it; a search without a message goes on.
-        popped.more |= step.more && step.deliveries.is_empty();
-        popped.deliveries.extend(step.deliveries);
-        self.state.last_chances.extend(step.exhausted);
-        if let Some(fact) = step.fact {
-            self.record(&Fact::Pop(fact));
-        }
+        step.more &= step.deliveries.is_empty();
+        popped.add(&mut step, self.clock);
+        self.take_step(group, key, step);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod housekeeping;
 mod inspect;
 mod lite;
 mod offsets;
+mod pass_over;
 mod query;
 mod recovery;
 mod send;
@@ -33,12 +34,13 @@ use redstart_log::{Index, Log, Reader, SegmentId, Usage};
 pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
 pub use changes::Change;
-pub use deliver::{AckError, Delivery, Pop, PopError, Popped, Start};
+pub use deliver::{AckError, Delivery, Pop, PopError, Popped, READ_AGAIN_AFTER, Start};
 pub use event::Event;
 pub use housekeeping::{Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
 pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};
 pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueueProgress, ResetTo};
+pub use pass_over::PassedOver;
 pub use query::{Found, QueryError};
 pub use recovery::{OpenError, Recovered};
 pub use send::{Half as HalfOptions, SendError, SendOptions, SendReceipt, Sent, Visibility};
@@ -80,6 +82,7 @@ pub struct Engine {
     wakes: Wakes,
     changes: Vec<Change>,
     events: Vec<Event>,
+    passed_over: PassedOver,
     /// Due messages have been proposed for their queues and are not yet durable there.
     linking: bool,
     /// Names under creation: proposed and not yet durable.

@@ -63,8 +63,10 @@ impl Engine {
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
         for position in candidates.into_iter().take(CANDIDATES_MAX) {
-            let Ok(fetched) = fetch_at(&*self.reader, position, record_size_max(&self.config)) else {
-                continue;
+            let fetched = match fetch_at(&*self.reader, position, record_size_max(&self.config)) {
+                Ok(fetched) => fetched,
+                Err(error) if error.proof().is_some() => continue,
+                Err(error) => return Err(error.into()),
             };
             let Ok(stored) = fetched.stored() else { continue };
             let carries = stored.message.id == key || stored.message.keys.contains(&key);

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use redstart_log::{Error as LogError, Frame, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
 
-use super::{Engine, Wakes, batch::Batch};
+use super::{Engine, PassedOver, Wakes, batch::Batch};
 use crate::{
     Config, Timestamp,
     codec::Malformed,
@@ -68,6 +68,7 @@ impl Engine {
             wakes: Wakes::default(),
             changes: Vec::new(),
             events: Vec::new(),
+            passed_over: PassedOver::default(),
             linking: false,
             creating_topics: HashSet::new(),
             creating_groups: HashSet::new(),

@@ -1,11 +1,9 @@
-use redstart_log::ReadError;
-
-use super::{AckError, Engine, QueryError, TransactionCheck, send::choose_queue};
+use super::{AckError, Engine, TransactionCheck, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicId,
     TopicName,
     pop::FlightState,
-    record::{AckReason, Cause, Decision, Fact, FetchError, Fetched, Link, Placement, fetch, put_message},
+    record::{AckReason, Cause, Decision, Fetched, Link, Placement, Proof, fetch, put_message},
     timer::{Timer, TimerKey},
 };
 
@@ -165,19 +163,22 @@ impl Engine {
         if let Err(burial) = self.dead_letter_topic(group) {
             return burial;
         }
-        let Ok(fetched) = self.read_entry(from, offset) else { return Burial::Later };
-        let stored = fetched.as_ref().and_then(|fetched| fetched.stored().ok());
-        let Some((home, message)) = stored.map(|stored| (stored.queue.topic, stored.message.to_message()))
-        else {
-            self.record(&Fact::Ack {
-                group,
-                queue: from,
-                reason: AckReason::Unreadable,
-                offsets: vec![offset],
-            });
-            return Burial::Unreadable;
-        };
-        self.bury_message(ticket, dead, home, message, now)
+        let read = self.read_entry(from, offset).and_then(|fetched| {
+            let stored = fetched.stored().map_err(|error| Unread::of(error.proof()))?;
+            Ok((stored.queue.topic, stored.message.to_message()))
+        });
+        match read {
+            Ok((home, message)) => self.bury_message(ticket, dead, home, message, now),
+            Err(Unread::Later) => Burial::Later,
+            Err(Unread::Lost(proof)) => {
+                self.lose(group, from, offset, proof);
+                Burial::Unreadable
+            }
+            Err(Unread::Gone) => {
+                self.finish(group, from, vec![offset], AckReason::Unreadable);
+                Burial::Unreadable
+            }
+        }
     }
 
     /// The topic for a group's dead letters; made when there is none.
@@ -279,17 +280,28 @@ impl Engine {
         self.propose_topic(None, name, config);
     }
 
-    /// The message at a place of a queue; `None` when nobody will ever read it, an error when it may be readable later.
-    fn read_entry(&self, key: QueueKey, offset: QueueOffset) -> Result<Option<Fetched>, QueryError> {
-        let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
-            return Ok(None);
-        };
-        let Some(entry) = self.indexes.entry(key, queue, offset)? else { return Ok(None) };
-        match fetch(&*self.reader, entry.position, entry.size) {
-            Ok(fetched) => Ok(Some(fetched)),
-            Err(error @ FetchError::Read(ReadError::Io { .. })) => Err(error.into()),
-            Err(_) => Ok(None),
-        }
+    /// The message at a place of a queue.
+    fn read_entry(&self, key: QueueKey, offset: QueueOffset) -> Result<Fetched, Unread> {
+        let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
+        let queue = queue.ok_or(Unread::Gone)?;
+        let entry = self.indexes.entry(key, queue, offset).map_err(|_| Unread::Later)?;
+        let entry = entry.ok_or(Unread::Gone)?;
+        fetch(&*self.reader, entry.position, entry.size).map_err(|error| Unread::of(error.proof()))
+    }
+}
+
+/// Why there is no message to bury.
+enum Unread {
+    /// The read failed; another may succeed.
+    Later,
+    Lost(Proof),
+    /// Its queue no longer lists it: its segment was removed, or its topic deleted.
+    Gone,
+}
+
+impl Unread {
+    fn of(proof: Option<Proof>) -> Unread {
+        proof.map_or(Unread::Later, Unread::Lost)
     }
 }
 

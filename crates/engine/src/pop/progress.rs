@@ -22,6 +22,13 @@ pub(crate) struct Flight {
     pub state: FlightState,
 }
 
+impl Flight {
+    /// No consumer has been given it: it only waited for a lock, or its deliveries did not count.
+    pub fn is_new(&self) -> bool {
+        self.attempt == 0
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum FlightState {
@@ -46,6 +53,8 @@ pub(crate) struct Progress {
     pub seq: u64,
     /// The group has consumed this queue: not only others of the same topic.
     pub started: bool,
+    /// A search ended because too much is in flight: it goes on when one message is done. Not kept over a start.
+    pub full: bool,
 }
 
 impl Progress {

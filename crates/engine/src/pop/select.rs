@@ -4,7 +4,7 @@ use super::{Cursor, Flight, FlightState, Progress, cursor::LEVELS};
 use crate::{
     Entry, QueueOffset, Timestamp,
     index::{Chunk, IndexError},
-    record::{Blocked, Delivered},
+    record::{Blocked, Delivered, Proof},
 };
 
 /// Where a selection reads entries and asks whether a message passes the subscription's filter.
@@ -19,6 +19,10 @@ pub(crate) enum Passes {
     No,
     /// Not decided: the budget for reading messages is used up.
     Later,
+    /// Not decided: the read failed, and another may succeed.
+    Unreadable,
+    /// Proven to be lost: nobody can be given it.
+    Lost(Proof),
 }
 
 /// How much one request may take and look at.
@@ -67,8 +71,14 @@ pub(crate) struct Selected {
     pub cursors: Vec<(u8, QueueOffset)>,
     /// Their last attempt has failed: they go to the dead-letter topic.
     pub exhausted: Vec<QueueOffset>,
+    /// Passed over because they are proven to be lost.
+    pub lost: Vec<(QueueOffset, Proof)>,
     /// The search ended because of the budget, not because there is nothing more.
     pub more: bool,
+    /// The search ended before a message that could not be read this time.
+    pub unreadable: bool,
+    /// The search ended because no further message may go into flight before one is done.
+    pub full: bool,
 }
 
 /// Picks what a group gets next out of one queue. Changes nothing.
@@ -88,7 +98,7 @@ pub(crate) fn select(
     } else if rules.by_priority || matches!(progress.cursor, Cursor::Levels(_)) {
         selection.by_priority()?;
     } else {
-        selection.expired();
+        selection.expired(|_| true);
         selection.ahead()?;
     }
     Ok(selection.out)
@@ -144,20 +154,24 @@ impl<S: Source> Selection<'_, S> {
         let room = self.room();
         if room {
             self.deliver(offset, entry);
+        } else {
+            self.out.full = true;
         }
         room
     }
 
-    fn expired(&mut self) {
+    /// Delivers what has timed out and is among `these`.
+    fn expired(&mut self, these: impl Fn(&Flight) -> bool) {
         let progress = self.progress;
         for offset in progress.expired(self.rules.now) {
-            if self.full() {
-                self.out.more = true;
-                return;
-            }
             if let Some(flight) = progress.flight(offset)
                 && flight.seq < self.rules.retries_before
+                && these(flight)
             {
+                if self.full() {
+                    self.out.more = true;
+                    return;
+                }
                 self.retry(offset, flight);
             }
         }
@@ -192,8 +206,13 @@ impl<S: Source> Selection<'_, S> {
                 if !done && !skip(entry) && self.progress.flight(next).is_none() {
                     match source.passes(entry, self.budget) {
                         Passes::No => {}
+                        Passes::Lost(proof) => self.out.lost.push((next, proof)),
                         Passes::Later => {
                             self.out.more = true;
+                            return Ok(next);
+                        }
+                        Passes::Unreadable => {
+                            self.out.unreadable = true;
                             return Ok(next);
                         }
                         Passes::Yes if take(self, next, entry) => {}
@@ -222,7 +241,7 @@ impl<S: Source> Selection<'_, S> {
             self.ahead_by_level()?;
         }
         if self.rules.part != Part::New {
-            self.expired();
+            self.expired(|flight| !flight.is_new());
         }
         Ok(())
     }
@@ -233,6 +252,8 @@ impl<S: Source> Selection<'_, S> {
         for level in (0..LEVELS).rev() {
             let from = self.progress.cursor.level(level);
             let mut next = from;
+            // Given back before a consumer saw it: it has its place among the new ones of its level.
+            self.expired(|flight| flight.is_new() && level_of(flight.priority) == level);
             if !self.full() {
                 next = self.scan(from, |entry| level_of(entry.priority) != level, Self::deliver_if_room)?;
                 moved |= next != from;
@@ -302,8 +323,12 @@ impl<S: Source> Selection<'_, S> {
                 if !self.may_deliver(lock) {
                     break;
                 }
-                if self.full() || !self.room() {
+                if self.full() {
                     self.out.more = true;
+                    return;
+                }
+                if !self.room() {
+                    self.out.full = true;
                     return;
                 }
                 let delivered = Delivered { offset, attempt: 1, lock, priority: 0 };
@@ -327,8 +352,7 @@ impl<S: Source> Selection<'_, S> {
                     && !this.out.blocked.iter().any(|blocked| blocked.lock == lock)
                     && locks.is_free(lock);
                 let free = locks.is_free(lock) && !this.delivers_lock(lock);
-                if (ours || free) && this.room() {
-                    this.deliver(offset, entry);
+                if (ours || free) && this.deliver_if_room(offset, entry) {
                     return true;
                 }
                 let room = locks.blocked() + this.out.blocked.len() < this.rules.blocked_max;

@@ -12,6 +12,7 @@
 
 mod decision;
 mod fact;
+mod loss;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -23,6 +24,7 @@ pub(crate) use decision::{
     put_message, put_queue, put_timer_key, take_queue, take_timer_key,
 };
 pub(crate) use fact::{AckReason, Blocked, Delivered, Fact, PopFact};
+pub use loss::{FetchError, Loss, Proof};
 
 use crate::{
     codec::{Malformed, Put, Take},
@@ -100,17 +102,6 @@ fn split(bytes: &[u8]) -> Result<(u8, &[u8], u32), Malformed> {
     Ok((kind, take.slice(body_len)?, len))
 }
 
-/// Why a stored message cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("the message at log position {position} fails its checksum")]
-    Checksum { position: Position },
-    #[error("the message at log position {position}: {source}")]
-    Malformed { position: Position, source: Malformed },
-}
-
 /// The bytes of a message record, checked. Call [`Fetched::message`] to look inside.
 #[derive(Debug, Clone)]
 pub struct Fetched<B = Bytes> {
@@ -120,7 +111,8 @@ pub struct Fetched<B = Bytes> {
 
 /// Reads and checks the message record at `position`. May be called from any thread.
 pub fn fetch(reader: &dyn Reader, position: Position, size: u32) -> Result<Fetched, FetchError> {
-    checked(reader.read(position, size as usize)?, position, size)
+    let record = reader.read(position, size as usize).map_err(FetchError::read)?;
+    checked(record, position, size)
 }
 
 /// The same without waiting for the disk: `None` when the record is not in memory.
@@ -129,7 +121,7 @@ pub fn fetch_if_cached(
     position: Position,
     size: u32,
 ) -> Result<Option<Fetched>, FetchError> {
-    let bytes = reader.read_if_cached(position, size as usize)?;
+    let bytes = reader.read_if_cached(position, size as usize).map_err(FetchError::read)?;
     bytes.map(|bytes| checked(bytes, position, size)).transpose()
 }
 
@@ -201,7 +193,13 @@ fn fetch_run(
             let beside = Block { at: places[run.start].0, bytes };
             for n in run {
                 let (position, size) = places[n];
-                see(n, checked(beside.get(position, size as usize).unwrap_or_default(), position, size));
+                let record = beside.get(position, size as usize).unwrap_or_default();
+                if let Ok(fetched) = checked(record, position, size) {
+                    see(n, Ok(fetched));
+                // Damage is proven by a read of the record alone.
+                } else if !fetch_alone(access, position, size, |fetched| see(n, fetched)) {
+                    return n;
+                }
             }
             continue;
         }
@@ -215,16 +213,27 @@ fn fetch_run(
             if let Some(Ok(fetched)) = block.get(position, len).map(|record| checked(record, position, size))
             {
                 see(n, Ok(fetched));
-                continue;
-            }
-            match access.read(position, len) {
-                Ok(None) => return n,
-                Ok(Some(record)) => see(n, checked(&record[..], position, size)),
-                Err(error) => see(n, Err(error.into())),
+            } else if !fetch_alone(access, position, size, |fetched| see(n, fetched)) {
+                return n;
             }
         }
     }
     places.len()
+}
+
+/// Reads one record; `false` when it is not in memory.
+fn fetch_alone(
+    access: &Access<'_>,
+    position: Position,
+    size: u32,
+    see: impl FnOnce(Result<Fetched<&[u8]>, FetchError>),
+) -> bool {
+    match access.read(position, size as usize) {
+        Ok(None) => return false,
+        Ok(Some(record)) => see(checked(&record[..], position, size)),
+        Err(error) => see(Err(FetchError::read(error))),
+    }
+    true
 }
 
 fn is_dense(places: &[(Position, u32)]) -> bool {
@@ -263,7 +272,7 @@ fn checked<B: AsRef<[u8]>>(record: B, position: Position, size: u32) -> Result<F
 
 /// Reads the message record at `position` whose length is not known, only as much as it says.
 pub fn fetch_at(reader: &dyn Reader, position: Position, size_max: u32) -> Result<Fetched, FetchError> {
-    let head = reader.read(position, 4)?;
+    let head = reader.read(position, 4).map_err(FetchError::read)?;
     let size = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     if (size as usize) < HEADER_LEN || size > size_max {
         return Err(FetchError::Checksum { position });

@@ -6,7 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redstart_engine::*;
-use redstart_log::{Flusher, Log, MemoryLog};
+use redstart_log::{Flusher, Log, MemoryLog, Options};
+
+pub mod faulty;
+
+use faulty::{FaultyLog, Switches};
 
 pub struct Broker {
     pub engine: Engine,
@@ -54,6 +58,15 @@ impl Broker {
         let flusher = log.flusher();
         let (engine, _) = Engine::open(Box::new(log), config).unwrap();
         Broker { engine, flusher, now: Timestamp(1_000_000) }
+    }
+
+    /// A broker whose reads fail when a test says so.
+    pub fn faulty(config: Config, options: Options) -> (Broker, Switches) {
+        let switches = Switches::default();
+        let log = FaultyLog::new(options, switches.clone());
+        let flusher = log.flusher();
+        let (engine, _) = Engine::open(Box::new(log), config).unwrap();
+        (Broker { engine, flusher, now: Timestamp(1_000_000) }, switches)
     }
 
     /// Makes everything proposed durable and applies it.

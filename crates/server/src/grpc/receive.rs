@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redstart_engine::{Delivery, Filter, PopError, Popped, Start, fetch};
+use redstart_engine::{Delivery, Filter, PopError, Popped, READ_AGAIN_AFTER, Start, fetch};
 use redstart_wire::v2::{
     Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
     receive_message_response::Content,
@@ -14,7 +14,12 @@ use super::{
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock};
+use crate::{
+    shard::{Clock, PopRequest, ReceiveError, SystemClock},
+    throttle::Throttle,
+};
+
+static UNREADABLE: Throttle = Throttle::new();
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
@@ -111,7 +116,7 @@ impl Service {
         Ok(self.shard.pop_lite(pop)?.await??)
     }
 
-    /// Reads a delivered message; one that cannot be read is done with.
+    /// Reads a delivered message. One that is proven to be lost is passed over, one that could not be read given back.
     fn message(&self, delivery: &Delivery, topic: &Resource, invisible: Duration) -> Option<Content> {
         let receipt = delivery.receipt;
         let envelope = Envelope {
@@ -127,9 +132,17 @@ impl Service {
         match fetched.and_then(|fetched| to_wire(&fetched, envelope)) {
             Ok(message) => Some(Content::Message(message)),
             Err(error) => {
-                tracing::error!(%error, "a message cannot be read and is skipped");
                 self.renewal.remove(&[receipt]);
-                drop(self.shard.ask(move |engine, _| engine.drop_unreadable(receipt)));
+                let proof = error.proof();
+                if proof.is_none()
+                    && let Some(repeated) = UNREADABLE.permit()
+                {
+                    tracing::warn!(%error, repeated, "a message could not be read and is given back");
+                }
+                drop(self.shard.ask(move |engine, now| match proof {
+                    Some(proof) => drop(engine.pass_over(receipt, proof)),
+                    None => drop(engine.give_back(&[receipt], READ_AGAIN_AFTER, now)),
+                }));
                 None
             }
         }

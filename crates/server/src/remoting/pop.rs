@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    AckError, Engine, GroupName, Popped, QueueId, QueueOffset, Receipt, Start, Timestamp, TopicName,
+    AckError, Engine, GroupName, Popped, QueueId, QueueOffset, READ_AGAIN_AFTER, Receipt, Start, Timestamp,
+    TopicName,
 };
 use redstart_wire::remoting::{PopHandle, PopOffsets, body::BatchAcks, code};
 
@@ -94,11 +95,14 @@ async fn deliver(
     popped.deliveries.sort_by_key(|delivery| (delivery.receipt.queue.queue, delivery.receipt.offset));
     let places = popped.deliveries.iter().map(Place::delivered).collect();
     let records = records::read(request, topic, places, &redstart_engine::Filter::All).await?;
-    for place in &records.unreadable {
+    for (place, proof) in records.unreadable {
         let is_it = |receipt: &Receipt| (receipt.queue.queue, receipt.offset) == (place.queue, place.offset);
         let receipts = popped.deliveries.iter().map(|delivery| delivery.receipt);
         for receipt in receipts.filter(is_it) {
-            drop(request.context.shard.ask(move |engine, _| engine.drop_unreadable(receipt)));
+            drop(request.context.shard.ask(move |engine, now| match proof {
+                Some(proof) => drop(engine.pass_over(receipt, proof)),
+                None => drop(engine.give_back(&[receipt], READ_AGAIN_AFTER, now)),
+            }));
         }
     }
     if records.written.is_empty() {

@@ -7,8 +7,8 @@ use std::{
 
 use bytes::Bytes;
 use redstart_engine::{
-    Delivery, Fetched, Filter, Found, PulledMessage, QueueId, QueueOffset, Timestamp, TopicId, TopicName,
-    fetch_each,
+    Delivery, FetchError, Fetched, Filter, Found, Proof, PulledMessage, QueueId, QueueOffset, Timestamp,
+    TopicId, TopicName, fetch_each,
 };
 use redstart_log::{Position, Reader};
 
@@ -18,6 +18,9 @@ use super::{
     request::Request,
     room::Room,
 };
+use crate::throttle::Throttle;
+
+static UNREADABLE: Throttle = Throttle::new();
 
 /// Where a message is and how it comes out of its queue.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +64,8 @@ pub(super) struct Records {
     pub room: Room,
     /// Places whose messages are in the body.
     pub written: Vec<Place>,
-    /// Places whose messages nobody can read.
-    pub unreadable: Vec<Place>,
+    /// Places whose messages were not read, with proof of those that nobody can ever read.
+    pub unreadable: Vec<(Place, Option<Proof>)>,
 }
 
 /// Bytes by which a message for a client is larger than the stored one: properties of the broker's, mostly.
@@ -108,8 +111,12 @@ pub(super) async fn read(
         match fetched.map_err(Into::into).and_then(|fetched| put(&places[n], &fetched)) {
             Ok(passed) => written.extend(passed.then_some(places[n])),
             Err(error) => {
-                tracing::error!(%error, %topic, "a message cannot be handed out and is skipped");
-                unreadable.push(places[n]);
+                if let Some(repeated) = UNREADABLE.permit() {
+                    tracing::error!(%error, %topic, repeated, "a message cannot be handed out");
+                }
+                // One that does not fit the protocol stays with its consumer until its time is out, and counts.
+                let fetch = error.downcast_ref::<FetchError>();
+                unreadable.extend(fetch.map(|error| (places[n], error.proof())));
             }
         }
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redstart_engine::{Popped, PullStatus, QueueKey, Timestamp};
+use redstart_engine::{Popped, PullStatus, QueueKey, Receipt, Timestamp};
 use rustc_hash::FxHashSet;
 
 use super::{
@@ -57,10 +57,9 @@ impl Owner<'_> {
     pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
         self.count(&popped);
         if let Err(Ok(popped)) = reply.send(Ok(popped)) {
-            // Nobody is there to take them: they go back at once.
-            for delivery in &popped.deliveries {
-                let _ = self.engine.change_invisible(delivery.receipt, Duration::ZERO, now);
-            }
+            // The consumer has left: its deliveries are taken back and do not count.
+            let receipts: Vec<Receipt> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
+            self.engine.give_back(&receipts, Duration::ZERO, now);
         }
     }
 
@@ -140,8 +139,7 @@ impl Owner<'_> {
         for waiter in self.waiting.drain() {
             match waiter {
                 Waiter::Pop { reply, .. } | Waiter::Lite { reply, .. } => {
-                    let nothing =
-                        Popped { deliveries: Vec::new(), visible_at: now, more: false, next_visible: None };
+                    let nothing = Popped { visible_at: now, ..Popped::default() };
                     drop(reply.send(Ok(nothing)));
                 }
                 Waiter::Pull { request, reply, .. } => {
@@ -210,5 +208,6 @@ pub(super) fn look_at(popped: &Popped, deadline: Timestamp, now: Timestamp) -> T
     if popped.more {
         return now;
     }
-    popped.next_visible.filter(|at| *at > now).unwrap_or(deadline).min(deadline)
+    let next = popped.next_visible.into_iter().chain(popped.retry_at).filter(|at| *at > now).min();
+    next.unwrap_or(deadline).min(deadline)
 }

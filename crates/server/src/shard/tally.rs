@@ -1,8 +1,11 @@
 //! Counts what took effect without anybody waiting for it.
 
-use redstart_engine::Event;
+use redstart_engine::{Event, GroupName, TopicName};
 
 use super::owner::Owner;
+use crate::throttle::Throttle;
+
+static PASSED_OVER: Throttle = Throttle::new();
 
 impl Owner<'_> {
     /// What has been deleted meanwhile has no name, and is not counted.
@@ -26,6 +29,17 @@ impl Owner<'_> {
                 Event::Buried { group, topic: id } => {
                     let names = topic(id).zip(self.engine.group_name_of(group));
                     names.inspect(|(topic, group)| statistics.buried(topic, group));
+                }
+                Event::PassedOver { group, queue, offset, position, loss } => {
+                    let (topic, group) = (topic(queue.topic), self.engine.group_name_of(group));
+                    let (topic, group) = (topic.as_ref().map(TopicName::as_str), group.as_ref());
+                    let (group, queue) = (group.map(GroupName::as_str), queue.queue);
+                    if let Some(repeated) = PASSED_OVER.permit() {
+                        tracing::error!(
+                            topic, %queue, %offset, %position, group, ?loss, repeated,
+                            "a message is lost and was passed over"
+                        );
+                    }
                 }
             }
         }

@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redstart_engine::{
-    Delivery, FetchError, GroupView, IndexError, Pop, PopError, QueueId, QueueKey, QueueOffset, Receipt,
+    Delivery, GroupView, IndexError, Loss, Pop, PopError, Proof, QueueId, QueueKey, QueueOffset, Receipt,
     Start, TopicView, fetch,
 };
-use redstart_log::ReadError;
 
 use super::{filters::FilterKind, lite::public_name};
 use crate::{
@@ -145,6 +144,12 @@ impl World {
         Ok(receipts)
     }
 
+    /// A message that was just delivered is gone for good.
+    fn pass_over(&mut self, receipt: Receipt, proof: Proof) -> Checked {
+        let passed = self.engine().pass_over(receipt, proof);
+        passed.map_err(|error| Violation::new(READABLE, format!("{proof:?} is refused: {error}")))
+    }
+
     fn note_filter(&mut self, group: &GroupView, topic: &TopicView, filter: FilterKind) {
         let standing = self.model.standing(group.id, topic.id);
         if !standing.filters.contains(&filter) {
@@ -179,8 +184,12 @@ impl World {
         let Some(seen) = self.model.seen(receipt.queue, receipt.offset).copied() else {
             if self.model.forced {
                 // Removed by force before anyone could see it.
-                self.engine().drop_unreadable(receipt);
-                return Ok(false);
+                let reader = self.engine().reader();
+                let read = fetch(&*reader, delivery.position, delivery.size);
+                if let Some(proof) = read.err().and_then(|error| error.proof()) {
+                    self.pass_over(receipt, proof)?;
+                    return Ok(false);
+                }
             }
             return Err(Violation::new(
                 content::NEVER_SENT,
@@ -199,9 +208,11 @@ impl World {
                     format!("{number:X} is delivered for {seen:?}")
                 })?;
             }
-            Err(FetchError::Read(ReadError::Removed(_))) => {
+            Err(error) if error.proof().is_some_and(|proof| proof.loss() == Loss::Removed) => {
                 retention::check_removed(&self.model, seen.number, seen.stored_at, now)?;
-                self.engine().drop_unreadable(receipt);
+                if let Some(proof) = error.proof() {
+                    self.pass_over(receipt, proof)?;
+                }
                 self.model.turn(group.id, receipt.queue, receipt.offset).exempt = true;
                 return Ok(false);
             }

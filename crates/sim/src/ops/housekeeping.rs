@@ -63,7 +63,7 @@ impl World {
                 self.fail()
             }
             Err(RetireError::Index(IndexError::Malformed { .. })) if self.index_damaged => self.tick(),
-            Err(RetireError::Index(IndexError::Read(_)) | RetireError::Read(_)) if self.read_fails => Ok(()),
+            Err(RetireError::Index(IndexError::Read(_)) | RetireError::Fetch(_)) if self.read_fails => Ok(()),
             Err(error) => Err(Violation::new(IN_STEP, error.to_string())),
         }
     }

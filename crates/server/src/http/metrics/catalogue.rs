@@ -153,6 +153,8 @@ families! {
     RECEIVES_EMPTY: Own Counter "redstart_empty_receives_total" [] "Receives that ended without a message";
     SEGMENTS_REMOVED: Own Counter "redstart_segments_removed_total" ["reason"]
         "Segments removed, by reason: expired, or disk_full for those that went before their time";
+    PASSED_OVER: Own Counter "redstart_messages_passed_over_total" ["reason"]
+        "Messages that a group did not get because they are lost, by reason: damaged or removed";
     LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";
     LOG_SEGMENTS: Own Gauge "redstart_log_segments" [] "Segments of the log";
     DISK_SIZE: Own Gauge "redstart_disk_size_bytes" [] "Size of the volume that holds the data";

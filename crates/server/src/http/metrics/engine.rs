@@ -71,6 +71,10 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
 
 fn log(text: &mut Text, survey: Option<&Survey>) {
     let overview = survey.map(|survey| &survey.overview);
+    let mut samples = text.family(catalogue::PASSED_OVER);
+    if let Some(passed) = overview.map(|overview| overview.passed_over) {
+        samples.put(&["damaged"], passed.damaged).put(&["removed"], passed.removed);
+    }
     maybe(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
     maybe(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));
     let usage = overview.and_then(|overview| overview.usage);

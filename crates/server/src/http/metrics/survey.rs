@@ -8,8 +8,8 @@ use std::{
 };
 
 use redstart_engine::{
-    Census, Engine, GroupId, GroupName, Held, HeldOf, Overdue, QueueId, QueueKey, Standing, Timestamp,
-    TopicId, TopicName,
+    Census, Engine, GroupId, GroupName, Held, HeldOf, Overdue, PassedOver, QueueId, QueueKey, Standing,
+    Timestamp, TopicId, TopicName,
 };
 use redstart_log::{Position, Usage};
 
@@ -48,6 +48,7 @@ pub(super) struct Survey {
 pub(super) struct Overview {
     pub census: Census,
     pub held: Held,
+    pub passed_over: PassedOver,
     pub held_of: Vec<HeldOf>,
     pub overdue: Overdue,
     pub log_start: Position,
@@ -98,6 +99,7 @@ fn begin(engine: &mut Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, us
     let overview = Overview {
         census: engine.census(),
         held: engine.held(),
+        passed_over: engine.passed_over(),
         held_of: engine.held_by_topic(HELD_TOPICS_MAX),
         overdue: engine.overdue(now, OVERDUE_MAX),
         log_start,

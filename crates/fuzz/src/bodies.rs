@@ -1,8 +1,11 @@
-use redstart_wire::remoting::body::{
-    Acl, BatchAcks, CheckClient, DataVersion, GroupConfig, GroupConfigs, Heartbeat, LockQueues,
-    QueryAssignment, Registration, RequestMode, TopicConfigList, TopicEntry, TopicRoute, User, standard,
+use redstart_wire::remoting::{
+    body::{
+        Acl, BatchAcks, CheckClient, DataVersion, GroupConfig, GroupConfigs, Heartbeat, LockQueues,
+        QueryAssignment, Registration, RequestMode, TopicConfigList, TopicEntry, TopicRoute, User,
+    },
+    from_slice,
 };
-use serde_json::{Value, from_slice};
+use serde_json::Value;
 
 /// A JSON body as one of those that clients send: the first byte says which.
 pub fn body(data: &[u8]) {
@@ -33,11 +36,19 @@ pub fn body(data: &[u8]) {
     }
 }
 
-/// What the Java library writes becomes JSON; what is JSON already stays as it is.
+/// What is JSON is read as such.
 fn lenient(json: &[u8]) {
-    let Some(text) = standard(json) else { return };
-    assert!(text.len() <= 6 * json.len() + 2);
-    if let Ok(value) = from_slice::<Value>(json) {
-        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
+    let read = from_slice::<Value>(json);
+    if let Ok(value) = serde_json::from_slice::<Value>(json) {
+        // Numbers are read by other means, and nesting has another limit: only their presence is compared.
+        assert!(read.is_ok() || depth(&value) > 60);
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
     }
 }

@@ -48,6 +48,23 @@ async fn join(client: &mut Client, expression: &str) {
     assert!(answer.version >= 232, "older brokers know no SQL, and clients look");
 }
 
+/// The C++ client, and the Python and Node.js clients that are made of it, name enumerations by their numbers.
+#[tokio::test]
+async fn a_consumer_that_writes_numbers_for_names_and_text_for_numbers_consumes() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 1).await;
+    let heartbeat = r#"{"clientID":"c","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"g","messageModel":1,
+        "subscriptionDataSet":[{"codeSet":null,"subString":"*","subVersion":"1","tagsSet":null,"topic":"t"}]}],"producerDataSet":null}"#;
+    let answer = client.call_json(code::HEART_BEAT, heartbeat).await;
+    assert_eq!(answer.code, code::SUCCESS, "{:?}", answer.remark);
+    assert_eq!(answer.language.name(), "JAVA", "older clients know no RUST");
+    send(&mut client, "t", "a", b"m").await;
+    assert_eq!(messages(&client.call_with(pull("t", "0", "0", "0")).await).len(), 1);
+    let connection = client.ok(code::GET_CONSUMER_CONNECTION_LIST, &[("consumerGroup", "g")]).await;
+    assert_eq!(json(&connection)["consumeType"], "CONSUME_PASSIVELY");
+    assert_eq!(json(&connection)["messageModel"], "CLUSTERING");
+}
+
 /// Java clients give their subscriptions a new version after a rebalance, pull with it, and tell it last.
 #[tokio::test]
 async fn a_pull_that_overtakes_its_heartbeat_is_served_when_that_has_come() {

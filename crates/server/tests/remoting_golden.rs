@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use redstart_wire::remoting::{Command, body::standard, code, decode};
+use redstart_wire::remoting::{Command, code, decode, from_slice};
 use remoting_support::{Broker, Client};
 use serde_json::Value;
 
@@ -126,8 +126,7 @@ fn shape(answer: &Command) -> Shape {
     let fields = answer.fields.iter().map(|(name, _)| format!("ext.{name}"));
     let mut shape = Shape { members: fields.collect(), empty: Vec::new() };
     if answer.body.starts_with(b"{")
-        && let Some(text) = standard(&answer.body)
-        && let Ok(value) = serde_json::from_str(&text)
+        && let Ok(value) = from_slice(&answer.body)
     {
         members("body", false, &value, &mut shape);
     }

@@ -136,8 +136,7 @@ pub async fn elect(c: &Context) -> Outcome {
     say!(c, "#BrokerMasterAddr\t{}", field("masterAddress"));
     say!(c, "#MasterEpoch\t{}", field("masterEpoch"));
     say!(c, "#SyncStateSetEpoch\t{}", field("syncStateSetEpoch"));
-    let members = redstart_wire::remoting::body::standard(&answer.body).unwrap_or_default();
-    let members: Value = serde_json::from_str(&members).unwrap_or_default();
+    let members: Value = redstart_wire::remoting::from_slice(&answer.body).unwrap_or_default();
     for (id, address) in members["brokerAddrs"].as_object().into_iter().flatten() {
         say!(c, "\t#Broker\t{id}\t{}", address.as_str().unwrap_or_default());
     }

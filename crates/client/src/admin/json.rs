@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use redstart_wire::remoting::{
-    Command,
-    body::{self, Queue},
-};
+use redstart_wire::remoting::{Command, body::Queue, from_slice};
 use serde::de::DeserializeOwned;
 
 use super::Error;
 
 pub(super) fn read<T: DeserializeOwned>(address: &str, request: i32, answer: &Command) -> Result<T, Error> {
-    let text = body::standard(&answer.body).ok_or_else(|| malformed(address, request, "no JSON"))?;
-    serde_json::from_str(&text).map_err(|error| malformed(address, request, &error.to_string()))
+    from_slice(&answer.body).map_err(|error| malformed(address, request, &error.to_string()))
 }
 
 pub(super) fn malformed(address: &str, request: i32, why: &str) -> Error {
@@ -26,7 +22,7 @@ pub(super) fn by_queue<V>(
     table: BTreeMap<String, V>,
 ) -> Result<Vec<(Queue, V)>, Error> {
     let row = |(key, value): (String, V)| {
-        let queue: Queue = serde_json::from_str(&key)
+        let queue: Queue = from_slice(key.as_bytes())
             .map_err(|error| malformed(address, request, &format!("{key:?} is no queue: {error}")))?;
         Ok((queue, value))
     };

@@ -294,7 +294,7 @@ impl ConsumerGroup {
         }
         for member in self.members.values() {
             let changed =
-                Command::request(code::NOTIFY_CONSUMER_IDS_CHANGED).with_field("consumerGroup", name);
+                Command::question(code::NOTIFY_CONSUMER_IDS_CHANGED).with_field("consumerGroup", name);
             // One that does not read finds out at its next regular look.
             member.peer.tell(changed);
         }

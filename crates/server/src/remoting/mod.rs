@@ -36,6 +36,7 @@ mod retry;
 mod room;
 mod send;
 mod transactions;
+mod unreadable;
 mod view;
 
 use std::{

@@ -39,6 +39,8 @@ pub(super) struct Peer {
     asked: Mutex<HashMap<i32, oneshot::Sender<Command>>>,
     opaque: AtomicI32,
     gone: AtomicBool,
+    /// A body of this client's that could not be read was logged.
+    pub warned: AtomicBool,
 }
 
 /// A question that was not answered.
@@ -65,6 +67,7 @@ impl Peer {
             asked: Mutex::default(),
             opaque: AtomicI32::new(0),
             gone: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
         }
     }
 

@@ -65,7 +65,7 @@ async fn push(request: &Request, header: &SendHeader<'_>) -> Result<(), Refusal>
     let now = SystemClock.now();
     properties.push((p::PUSH_REPLY_TIME.to_owned(), now.to_string()));
     let properties = encode_properties(properties.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-    let push = Command::request(code::PUSH_REPLY_MESSAGE_TO_CLIENT)
+    let push = Command::question(code::PUSH_REPLY_MESSAGE_TO_CLIENT)
         .with_field("producerGroup", header.producer_group)
         .with_field("topic", header.topic)
         .with_field("defaultTopic", header.default_topic)

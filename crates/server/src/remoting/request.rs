@@ -2,11 +2,11 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use redstart_engine::{Engine, GroupName, Ticket, Timestamp};
-use redstart_wire::remoting::{Command, FieldValue, Fields, code};
+use redstart_wire::remoting::{Command, FieldValue, Fields, code, from_slice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Context, peer::Peer, refusal::Refusal, room::Room};
+use super::{Context, peer::Peer, refusal::Refusal, room::Room, unreadable};
 
 /// What a handler is given: the command, who sent it, and everything it may need.
 #[derive(Debug)]
@@ -27,8 +27,10 @@ impl std::ops::Deref for Request {
 impl Request {
     /// The body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        let why = |error| Refusal::invalid(format!("the body is not what it should be: {error}"));
-        serde_json::from_slice(&self.command.body).map_err(why)
+        from_slice(&self.command.body).map_err(|error| {
+            unreadable::warn(self, &error);
+            Refusal::invalid(format!("the body is not what it should be: {error}"))
+        })
     }
 
     pub fn group(&self, field: &'static str) -> Result<GroupName, Refusal> {

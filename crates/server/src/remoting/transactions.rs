@@ -103,7 +103,7 @@ fn question(
     let mut body = Vec::new();
     message.encode(&mut body).ok()?;
     let id = half.message().ok()?.id.to_owned();
-    let question = Command::request(code::CHECK_TRANSACTION_STATE)
+    let question = Command::question(code::CHECK_TRANSACTION_STATE)
         .with_field("topic", envelope.topic)
         .with_field("tranStateTableOffset", check.id.0)
         .with_field("commitLogOffset", check.id.0)

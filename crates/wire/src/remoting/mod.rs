@@ -9,6 +9,7 @@ mod frame;
 mod id;
 mod json;
 mod language;
+mod lenient;
 mod message;
 mod pop;
 mod properties;
@@ -19,6 +20,7 @@ pub use fields::{FieldError, FieldValue, Fields, TooManyFields};
 pub use frame::{Command, DecodeError, FRAME_BYTES_MAX, Serialization, VERSION, decode, encode, encode_head};
 pub use id::{offset_message_id, read_offset_message_id};
 pub use language::Language;
+pub use lenient::{JsonError, from_slice};
 pub use message::{StoredMessage, TooLong, take_body};
 pub use pop::{PopHandle, PopOffsets};
 pub use properties::{

@@ -2,11 +2,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use redstart_client::Connection;
-use redstart_wire::remoting::{
-    Command, Serialization,
-    body::{TopicRoute, standard},
-    code,
-};
+use redstart_wire::remoting::{Command, Serialization, body::TopicRoute, code, from_slice};
 use serde::de::DeserializeOwned;
 
 /// As Java's producers have it.
@@ -116,8 +112,7 @@ pub fn succeeded(answer: Command) -> anyhow::Result<Command> {
 
 /// The body as JSON, also as Java writes it.
 pub fn json<T: DeserializeOwned>(answer: &Command) -> anyhow::Result<T> {
-    let text = standard(&answer.body).context("the answer's body is no JSON")?;
-    serde_json::from_str(&text).context("the answer's body is not what it should be")
+    from_slice(&answer.body).context("the answer's body is not what it should be")
 }
 
 #[cfg(test)]

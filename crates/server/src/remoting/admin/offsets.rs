@@ -87,7 +87,7 @@ fn tell_consumers(
     let members = request.context.members.consumers(group.as_str()).map(|group| group.members);
     for member in members.unwrap_or_default().into_values() {
         let body = if member.language == Language::CPP { reset_list(rows) } else { reset_body(rows) };
-        let command = Command::request(code::RESET_CONSUMER_CLIENT_OFFSET)
+        let command = Command::question(code::RESET_CONSUMER_CLIENT_OFFSET)
             .with_field("topic", topic)
             .with_field("group", group)
             .with_field("timestamp", timestamp)

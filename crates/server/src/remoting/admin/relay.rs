@@ -10,9 +10,10 @@ use futures_util::future::join_all;
 use redstart_engine::{Filter, Found, QueryError, Timestamp, TopicName};
 use redstart_wire::remoting::{
     Command,
-    body::{ConsumerStatus, Queue, standard},
-    code, read_offset_message_id,
+    body::{ConsumerStatus, Queue},
+    code, from_slice, read_offset_message_id,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connections::{other_consumers, other_subscription};
@@ -81,7 +82,7 @@ pub(crate) async fn running_info(request: &Request) -> Result<Answer, Refusal> {
     let (group, client) = (request.required("consumerGroup")?, request.required("clientId")?);
     match consumer(request, group, client)? {
         Consumer::Here(peer) => {
-            let command = Command::request(code::GET_CONSUMER_RUNNING_INFO);
+            let command = Command::question(code::GET_CONSUMER_RUNNING_INFO);
             pass_on(&peer, Command { fields: request.fields.clone(), ..command }).await
         }
         Consumer::Elsewhere(other) => {
@@ -132,7 +133,7 @@ pub(crate) async fn consume_directly(request: &Request) -> Result<Answer, Refusa
             if records.written.is_empty() {
                 return Err(Refusal::new(code::SYSTEM_ERROR, "the message cannot be read"));
             }
-            let command = Command::request(code::CONSUME_MESSAGE_DIRECTLY);
+            let command = Command::question(code::CONSUME_MESSAGE_DIRECTLY);
             let command = Command { fields: request.fields.clone(), body: records.body, ..command }
                 .with_field("brokerName", &request.context.config.broker)
                 .with_field("topicSysFlag", 0)
@@ -188,7 +189,7 @@ pub(crate) async fn consumer_status(request: &Request) -> Result<Answer, Refusal
     let asked = members.into_values().filter(|member| only.is_none_or(|only| member.client_id == only));
     let asked: Vec<_> = asked
         .map(|member| async move {
-            let command = Command::request(code::GET_CONSUMER_STATUS_FROM_CLIENT)
+            let command = Command::question(code::GET_CONSUMER_STATUS_FROM_CLIENT)
                 .with_field("topic", topic)
                 .with_field("group", group);
             let answer = member.peer.ask(command, STATUS_PATIENCE).await;
@@ -206,8 +207,12 @@ pub(crate) async fn consumer_status(request: &Request) -> Result<Answer, Refusal
 
 /// The offsets in a client's answer, whose keys are objects.
 fn offsets(body: &[u8]) -> BTreeMap<Queue, i64> {
-    let table = standard(body).and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    let table = table.as_ref().and_then(|value| value.get("messageQueueTable")).and_then(Value::as_object);
-    let row = |(key, value): (&String, &Value)| Some((serde_json::from_str(key).ok()?, value.as_i64()?));
-    table.into_iter().flatten().filter_map(row).take(QUEUES_MAX).collect()
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Offsets {
+        message_queue_table: BTreeMap<String, i64>,
+    }
+    let Offsets { message_queue_table } = from_slice(body).unwrap_or_default();
+    let row = |(key, offset): (String, i64)| Some((from_slice(key.as_bytes()).ok()?, offset));
+    message_queue_table.into_iter().filter_map(row).take(QUEUES_MAX).collect()
 }

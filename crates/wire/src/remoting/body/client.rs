@@ -1,5 +1,6 @@
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+
+use super::names;
 
 /// Who a client is, what it sends and what it wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,8 +25,11 @@ pub struct ProducerData {
 #[serde(rename_all = "camelCase", default)]
 pub struct ConsumerData {
     pub group_name: String,
+    #[serde(deserialize_with = "names::consume_type")]
     pub consume_type: Option<String>,
+    #[serde(deserialize_with = "names::message_model")]
     pub message_model: Option<String>,
+    #[serde(deserialize_with = "names::consume_from_where")]
     pub consume_from_where: Option<String>,
     pub subscription_data_set: Vec<Subscription>,
     pub unit_mode: bool,
@@ -38,23 +42,11 @@ pub struct Subscription {
     pub topic: String,
     pub sub_string: String,
     pub tags_set: Vec<String>,
-    #[serde(deserialize_with = "numbers")]
     pub code_set: Vec<i32>,
     pub sub_version: i64,
     pub class_filter_mode: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expression_type: Option<String>,
-}
-
-/// Numbers, some of which the Go client writes as text.
-fn numbers<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<i32>, D::Error> {
-    let number = |value: Value| match value {
-        Value::Number(number) => number.as_i64().map(|number| number as i32),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    };
-    let values = Option::<Vec<Value>>::deserialize(input)?.unwrap_or_default();
-    Ok(values.into_iter().filter_map(number).collect())
 }
 
 /// A consumer asks whether its expression is understood.
@@ -66,15 +58,15 @@ pub struct CheckClient {
     pub subscription_data: Option<Subscription>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ConsumerIds {
     pub consumer_id_list: Vec<String>,
 }
 
 /// The subscription of one client, for those who look at a group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClientSubscription {
     pub group: String,
     pub topic: String,
@@ -86,19 +78,20 @@ pub struct ClientSubscription {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remoting::from_slice;
 
     #[test]
     fn heartbeats_of_all_clients_are_read() {
         let go = r#"{"clientID":"c","producerDataSet":[],"consumerDataSet":[{"groupName":"g","subscriptionDataSet":
             [{"topic":"t","subString":"a||b","tagsSet":["a","b"],"codeSet":["97","98"],"subVersion":1700000000000000000}],
             "consumeType":"CONSUME_PASSIVELY","unknown":[1]}]}"#;
-        let heartbeat: Heartbeat = serde_json::from_str(go).unwrap();
+        let heartbeat: Heartbeat = from_slice(go.as_bytes()).unwrap();
         let subscription = &heartbeat.consumer_data_set[0].subscription_data_set[0];
         assert_eq!(subscription.code_set, [97, 98]);
         assert_eq!(subscription.expression_type, None);
         let java = r#"{"clientID":"c","heartbeatFingerprint":-5,"withoutSub":true,"consumerDataSet":[]}"#;
-        assert!(serde_json::from_str::<Heartbeat>(java).unwrap().without_sub);
-        let numbers: Subscription = serde_json::from_str(r#"{"codeSet":[1,-2],"topic":"t"}"#).unwrap();
+        assert!(from_slice::<Heartbeat>(java.as_bytes()).unwrap().without_sub);
+        let numbers: Subscription = from_slice(br#"{"codeSet":[1,-2],"topic":"t"}"#).unwrap();
         assert_eq!(numbers.code_set, [1, -2]);
     }
 }

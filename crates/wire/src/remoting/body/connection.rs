@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Queue, Subscription, queue::by_queue};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Connection {
     pub client_id: String,
     pub client_addr: String,
@@ -15,7 +15,7 @@ pub struct Connection {
 
 /// Who consumes for a group, and what.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ConsumerConnection {
     pub connection_set: Vec<Connection>,
     pub subscription_table: BTreeMap<String, Subscription>,
@@ -25,19 +25,20 @@ pub struct ConsumerConnection {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ProducerConnection {
     pub connection_set: Vec<Connection>,
 }
 
 /// All producers by group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Producers {
     pub data: BTreeMap<String, Vec<ProducerInfo>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ProducerInfo {
     pub client_id: String,
     #[serde(rename = "remoteIP")]

@@ -1,26 +1,66 @@
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::{Map, Value};
 
-use super::{DataVersion, Queue, queue::by_queue};
+use super::{DataVersion, Queue, names, queue::by_queue};
+use crate::remoting::from_slice;
 
 /// A consumer group as tools know it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupConfig {
     pub group_name: String,
-    #[serde(default = "yes")]
     pub consume_enable: bool,
-    #[serde(default)]
     pub consume_message_orderly: bool,
-    #[serde(default = "retries")]
     pub retry_max_times: i32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub group_retry_policy: Option<GroupRetryPolicy>,
     #[serde(flatten)]
     pub extras: GroupExtras,
-    #[serde(default)]
     pub attributes: Option<BTreeMap<String, String>>,
+}
+
+/// Reads both parts out of one object: what is flattened into another type forgets which types it expects, and only
+/// those tell how a number that is written as text is meant.
+impl<'de> Deserialize<'de> for GroupConfig {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<GroupConfig, D::Error> {
+        let text = Value::Object(Map::deserialize(input)?).to_string();
+        let own: OwnConfig = from_slice(text.as_bytes()).map_err(D::Error::custom)?;
+        Ok(GroupConfig {
+            group_name: own.group_name,
+            consume_enable: own.consume_enable,
+            consume_message_orderly: own.consume_message_orderly,
+            retry_max_times: own.retry_max_times,
+            group_retry_policy: own.group_retry_policy,
+            extras: from_slice(text.as_bytes()).map_err(D::Error::custom)?,
+            attributes: own.attributes,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OwnConfig {
+    group_name: String,
+    consume_enable: bool,
+    consume_message_orderly: bool,
+    retry_max_times: i32,
+    group_retry_policy: Option<GroupRetryPolicy>,
+    attributes: Option<BTreeMap<String, String>>,
+}
+
+impl Default for OwnConfig {
+    fn default() -> Self {
+        OwnConfig {
+            group_name: String::new(),
+            consume_enable: true,
+            consume_message_orderly: false,
+            retry_max_times: 16,
+            group_retry_policy: None,
+            attributes: None,
+        }
+    }
 }
 
 /// What is kept for tools and means nothing to this broker, or only to its 4.x clients.
@@ -52,19 +92,11 @@ impl Default for GroupExtras {
     }
 }
 
-fn yes() -> bool {
-    true
-}
-
-fn retries() -> i32 {
-    16
-}
-
 /// When a message comes again that could not be processed. Without details: RocketMQ's own delays.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupRetryPolicy {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "names::retry_policy", skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exponential_retry_policy: Option<ExponentialRetry>,
@@ -72,14 +104,16 @@ pub struct GroupRetryPolicy {
     pub customized_retry_policy: Option<CustomizedRetry>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExponentialRetry {
     pub initial: u64,
     pub max: u64,
     pub multiplier: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CustomizedRetry {
     pub next: Vec<u64>,
 }
@@ -102,13 +136,14 @@ pub struct GroupPage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct GroupList {
     pub group_list: Vec<String>,
 }
 
 /// Whether a group may read a topic.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Forbidden {
     pub topic: String,
     pub group: String,
@@ -127,7 +162,7 @@ pub fn reset_list(offsets: &[(Queue, i64)]) -> String {
             "brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic
         })
     };
-    let rows: Vec<serde_json::Value> = offsets.iter().map(row).collect();
+    let rows: Vec<Value> = offsets.iter().map(row).collect();
     serde_json::json!({ "offsetTable": rows }).to_string()
 }
 

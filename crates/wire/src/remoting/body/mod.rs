@@ -5,7 +5,7 @@ mod auth;
 mod client;
 mod connection;
 mod group;
-mod lenient;
+mod names;
 mod pop;
 mod queue;
 mod registration;
@@ -23,7 +23,6 @@ pub use group::{
     CustomizedRetry, ExponentialRetry, Forbidden, GroupConfig, GroupConfigs, GroupExtras, GroupList,
     GroupPage, GroupRetryPolicy, reset_body, reset_list,
 };
-pub use lenient::standard;
 pub use pop::{Assignment, Assignments, BatchAck, BatchAcks, QueryAssignment, RequestMode};
 pub use queue::{LockQueues, LockedQueues, Queue, by_queue};
 pub use registration::RegistrationError;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Queue;
+use super::{Queue, names};
 
 /// A consumer asks which queues are its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -12,23 +12,24 @@ pub struct QueryAssignment {
     pub consumer_group: String,
     pub client_id: String,
     pub strategy_name: Option<String>,
+    #[serde(deserialize_with = "names::message_model")]
     pub message_model: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Assignments {
     /// Absent: no opinion. Empty: give everything back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_queue_assignments: Option<Vec<Assignment>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Assignment {
     pub message_queue: Queue,
+    #[serde(deserialize_with = "names::request_mode")]
     pub mode: String,
-    #[serde(default)]
     pub attachments: BTreeMap<String, String>,
 }
 
@@ -38,6 +39,7 @@ pub struct Assignment {
 pub struct RequestMode {
     pub topic: String,
     pub consumer_group: String,
+    #[serde(deserialize_with = "names::request_mode")]
     pub mode: String,
     pub pop_share_queue_num: i32,
 }

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 /// One queue of a topic on a broker.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Queue {
     pub broker_name: String,
     pub queue_id: i32,
@@ -21,18 +21,16 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// Queues that an ordered consumer wants for itself, or gives back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct LockQueues {
-    #[serde(default)]
     pub consumer_group: String,
-    #[serde(default)]
     pub client_id: String,
-    #[serde(default)]
     pub mq_set: Vec<Queue>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LockedQueues {
     #[serde(rename = "lockOKMQSet")]
     pub locked: Vec<Queue>,

@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes};
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
 use super::{DataVersion, Registration, TopicConfigs, TopicEntry};
+use crate::remoting::from_slice;
 
 /// Longest registration when it is unpacked.
 const BYTES_MAX: usize = 64 << 20;
@@ -36,8 +37,7 @@ impl Registration {
 fn read(mut bytes: Bytes) -> Result<Registration, RegistrationError> {
     let malformed = |what| RegistrationError::Malformed { what };
     let version = take(&mut bytes).ok_or(malformed("data version"))?;
-    let data_version: DataVersion =
-        serde_json::from_slice(&version).map_err(|_| malformed("data version"))?;
+    let data_version: DataVersion = from_slice(&version).map_err(|_| malformed("data version"))?;
     let count = bytes.try_get_i32().map_err(|_| malformed("number of topics"))?;
     let mut configs = TopicConfigs { data_version, ..TopicConfigs::default() };
     for _ in 0..count {
@@ -64,7 +64,7 @@ fn topic(text: &str) -> Option<TopicEntry> {
         perm: next()?.parse().ok()?,
         topic_filter_type: next()?.to_owned(),
         // What cannot be read of them is left out, as RocketMQ does.
-        attributes: next().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
+        attributes: next().and_then(|json| from_slice(json.as_bytes()).ok()).unwrap_or_default(),
         ..TopicEntry::default()
     })
 }

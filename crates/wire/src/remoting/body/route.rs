@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::names;
+
 /// Where a topic's queues are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -34,14 +36,14 @@ pub struct BrokerData {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClusterInfo {
     pub broker_addr_table: BTreeMap<String, BrokerData>,
     pub cluster_addr_table: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct TopicList {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_addr: Option<String>,
@@ -49,6 +51,7 @@ pub struct TopicList {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct KeyValues {
     pub table: BTreeMap<String, String>,
 }
@@ -95,13 +98,13 @@ pub struct TopicConfigList {
 
 /// The brokers of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct BrokerMembers {
     pub broker_member_group: BrokerMemberGroup,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct BrokerMemberGroup {
     pub cluster: String,
     pub broker_name: String,
@@ -115,6 +118,7 @@ pub struct TopicEntry {
     pub read_queue_nums: u32,
     pub write_queue_nums: u32,
     pub perm: u8,
+    #[serde(deserialize_with = "names::filter_type")]
     pub topic_filter_type: String,
     pub topic_sys_flag: i32,
     pub order: bool,

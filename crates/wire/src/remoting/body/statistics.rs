@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 use super::{Queue, Subscription, queue::by_queue};
 
 /// One queue of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct TopicStatsRow {
     pub min_offset: i64,
     pub max_offset: i64,
@@ -12,8 +12,8 @@ pub struct TopicStatsRow {
 }
 
 /// A group's standing in one queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ConsumeStatsRow {
     pub broker_offset: i64,
     pub consumer_offset: i64,
@@ -54,15 +54,15 @@ pub fn consume_stats_list(
     )
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ConsumeTimeSpans {
     pub consume_time_span_set: Vec<ConsumeTimeSpan>,
 }
 
 /// From when to when the messages of a queue are, and up to when a group has read them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ConsumeTimeSpan {
     pub message_queue: Queue,
     pub min_time_stamp: i64,
@@ -73,7 +73,7 @@ pub struct ConsumeTimeSpan {
 
 /// A count over the last minute, hour and day.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct StatisticsData {
     pub stats_minute: Statistic,
     pub stats_hour: Statistic,
@@ -81,6 +81,7 @@ pub struct StatisticsData {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Statistic {
     pub sum: u64,
     pub tps: f64,
@@ -88,8 +89,8 @@ pub struct Statistic {
 }
 
 /// Entries of a queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueEntries {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_data: Option<Subscription>,
@@ -100,8 +101,8 @@ pub struct QueueEntries {
     pub min_queue_index: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueEntry {
     pub physic_offset: u64,
     pub physic_size: u32,
@@ -111,7 +112,7 @@ pub struct QueueEntry {
 
 /// A broker without copies of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct HaStatus {
     pub master: bool,
     pub master_commit_log_max_offset: u64,

@@ -39,8 +39,16 @@ impl<'a> Found<'a> {
     }
 
     fn parse<T: FromStr>(self, value: &str) -> Result<T, FieldError> {
-        value.trim().parse().map_err(|_| FieldError::Number { name: self.name, value: value.to_owned() })
+        let value = value.trim();
+        let number = value.parse().or_else(|error| whole(value).map_or(Err(error), str::parse));
+        number.map_err(|_| FieldError::Number { name: self.name, value: value.to_owned() })
     }
+}
+
+/// The part before a fraction of zeros, such as `1.0` has it: what a client writes that keeps numbers as fractions.
+fn whole(value: &str) -> Option<&str> {
+    let (whole, zeros) = value.split_once('.')?;
+    zeros.bytes().all(|byte| byte == b'0').then_some(whole)
 }
 
 pub(in crate::remoting) fn truth(value: &str) -> bool {
@@ -97,6 +105,8 @@ mod tests {
             .with_field("text", "abc")
             .with_field("empty", "")
             .with_field("yes", "True")
+            .with_field("whole", "7.0")
+            .with_field("part", "7.5")
     }
 
     #[test]
@@ -109,6 +119,8 @@ mod tests {
             "a count is never negative"
         );
         assert_eq!(command.number::<i32>("empty"), Err(FieldError::Missing { name: "empty" }));
+        assert_eq!(command.number::<i32>("whole"), Ok(7));
+        assert!(command.number::<i32>("part").is_err());
         assert_eq!(command.number_or::<i32>("none", 7), Ok(7));
         assert!(command.number_or::<i32>("text", 7).is_err());
         assert_eq!(command.optional_number::<i32>("none"), Ok(None));

@@ -1,27 +1,23 @@
 //! Headers as JSON.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 
 use super::{Command, DecodeError};
 use crate::remoting::{
-    Fields, Language,
+    Fields, Language, from_slice,
     json::{Cursor, put_text},
 };
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct JsonHeader<'a> {
+struct JsonHeader {
     code: i32,
     flag: i32,
-    #[serde(borrow)]
-    language: Cow<'a, str>,
+    language: String,
     opaque: i32,
     version: i32,
-    #[serde(borrow)]
-    remark: Option<Cow<'a, str>>,
+    remark: String,
     #[serde(rename = "extFields")]
     fields: Fields,
 }
@@ -35,15 +31,14 @@ pub(super) fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
 }
 
 fn decode_any(header: &[u8]) -> Result<Command, DecodeError> {
-    let header: JsonHeader<'_> =
-        serde_json::from_slice(header).map_err(|error| DecodeError::Header(error.to_string()))?;
+    let header: JsonHeader = from_slice(header).map_err(|error| DecodeError::Header(error.to_string()))?;
     Ok(Command {
         code: header.code,
         language: Language::named(&header.language),
         version: header.version,
         opaque: header.opaque,
         flag: header.flag,
-        remark: header.remark.map(Cow::into_owned).filter(|remark| !remark.is_empty()),
+        remark: Some(header.remark).filter(|remark| !remark.is_empty()),
         fields: header.fields,
         ..Command::default()
     })

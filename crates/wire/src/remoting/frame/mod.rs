@@ -64,9 +64,14 @@ impl Command {
         self.fields.get(name)
     }
 
-    /// A request of ours.
+    /// A client's request.
     pub fn request(code: i32) -> Command {
         Command { code, language: Language::RUST, version: VERSION, ..Command::default() }
+    }
+
+    /// A request of the broker's to a client; it says to be written in Java, as answers do.
+    pub fn question(code: i32) -> Command {
+        Command { language: Language::JAVA, ..Command::request(code) }
     }
 
     pub fn one_way(mut self) -> Command {
@@ -74,11 +79,12 @@ impl Command {
         self
     }
 
-    /// The answer to this request.
+    /// The answer to this request. It says to be written in Java: clients up to 4.0 end the connection at a language
+    /// that their release does not know.
     pub fn answer(&self, code: i32, remark: Option<String>) -> Command {
         Command {
             code,
-            language: Language::RUST,
+            language: Language::JAVA,
             version: VERSION,
             opaque: self.opaque,
             flag: RESPONSE,
@@ -252,6 +258,32 @@ mod tests {
             assert_eq!(decode(&mut bytes), Ok(Some(command(serialization))));
             assert!(bytes.is_empty());
         }
+    }
+
+    /// Java clients up to 4.0 know the languages JAVA to HTTP, and read no header that names another one.
+    #[test]
+    fn answers_and_questions_name_a_language_that_every_client_knows() {
+        for serialization in [Serialization::Json, Serialization::Binary] {
+            let mut bytes = BytesMut::new();
+            encode(&command(serialization).answer(0, None), &mut bytes);
+            assert_eq!(decode(&mut bytes).unwrap().unwrap().language.name(), "JAVA");
+        }
+        assert_eq!(Command::question(40).language, Language::JAVA);
+    }
+
+    #[test]
+    fn a_header_is_read_in_every_way_in_which_clients_write_it() {
+        let header = br#"{'code':"10","flag":0.0,language:1,"opaque":"7","version":null,"remark":null,
+            "extFields":{"queueId":3.0,"order":"true",'a':'b',},"more":{}} "#;
+        let mut bytes = BytesMut::new();
+        bytes.put_u32(4 + header.len() as u32);
+        bytes.put_u32(header.len() as u32);
+        bytes.put_slice(header);
+        let command = decode(&mut bytes).unwrap().unwrap();
+        assert_eq!((command.code, command.flag, command.opaque, command.version), (10, 0, 7, 0));
+        assert_eq!((command.language, command.remark.as_deref()), (Language::CPP, None));
+        assert_eq!(command.number::<u32>("queueId"), Ok(3));
+        assert_eq!((command.truth("order"), command.field("a")), (Some(true), Some("b")));
     }
 
     #[test]

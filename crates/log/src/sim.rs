@@ -97,6 +97,16 @@ impl SimStorage {
         self.disk().faults.fail_read = Some(n);
     }
 
+    /// Lets every read fail with an IO error, until told otherwise.
+    pub fn fail_reads(&self, fail: bool) {
+        self.disk().faults.fail_reads = fail;
+    }
+
+    /// Lets no file be opened or created, as when the process has no file descriptor left, until told otherwise.
+    pub fn no_descriptors(&self, none: bool) {
+        self.disk().faults.no_descriptors = none;
+    }
+
     /// Lets the `n`-th sync of a file from now fail as on Linux: some of the data is lost, memory still shows
     /// it, and later syncs report success.
     pub fn fail_sync(&self, n: u64) {

@@ -16,6 +16,9 @@ const PAGE: u64 = 4096;
 /// A volume of this size is pretended while no capacity is set.
 const VOLUME_BYTES: u64 = 1 << 40;
 
+/// Too many open files.
+const EMFILE: i32 = 24;
+
 /// Files, names, and what is wrong with them.
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -46,6 +49,8 @@ pub(super) struct Faults {
     pub(super) dead: bool,
     pub(super) fail_write: Option<u64>,
     pub(super) fail_read: Option<u64>,
+    pub(super) fail_reads: bool,
+    pub(super) no_descriptors: bool,
     pub(super) fail_sync: Option<u64>,
     pub(super) fail_dir_sync: Option<u64>,
     pub(super) misdirect_write: Option<(u64, u64)>,
@@ -167,6 +172,10 @@ impl Disk {
         if self.faults.dead { Err(died()) } else { Ok(()) }
     }
 
+    fn has_descriptor(&self) -> io::Result<()> {
+        if self.faults.no_descriptors { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(()) }
+    }
+
     fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&number).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -176,6 +185,7 @@ impl Disk {
     }
 
     pub(super) fn create(&mut self, name: &str) -> io::Result<u64> {
+        self.has_descriptor()?;
         let step = self.step()?;
         let number = match self.names.get(name).copied() {
             Some(number) => {
@@ -196,6 +206,7 @@ impl Disk {
     }
 
     pub(super) fn open(&mut self, name: &str) -> io::Result<u64> {
+        self.has_descriptor()?;
         self.alive()?;
         let number = self.number(name)?;
         self.inode(number)?.handles += 1;
@@ -284,7 +295,7 @@ impl Disk {
 
     pub(super) fn read_at(&mut self, number: u64, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.alive()?;
-        if strikes(&mut self.faults.fail_read) {
+        if strikes(&mut self.faults.fail_read) || self.faults.fail_reads {
             return Err(io_fault());
         }
         self.cache(number, offset, buffer.len());

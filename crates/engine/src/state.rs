@@ -340,16 +340,24 @@ impl State {
         }
     }
 
-    /// Messages that have left the log are no longer in flight, and nobody waits for them.
-    pub fn raise_progress(&mut self) {
-        for ((_, topic), subscription) in &mut self.subscriptions {
-            let Some(topic) = self.topics.get(topic) else { continue };
+    /// Messages that have left the log are no longer in flight, and no message waits for their locks. Returns the groups that
+    /// may get something which they could not get before.
+    pub fn raise_progress(&mut self) -> Vec<(GroupId, TopicId)> {
+        let mut freed = Vec::new();
+        for ((group, id), subscription) in &mut self.subscriptions {
+            let Some(topic) = self.topics.get(id) else { continue };
+            let mut raised = false;
             for (progress, queue) in subscription.queues.iter_mut().zip(&topic.queues) {
                 if progress.low_watermark() < queue.min() {
                     progress.raise_to(queue.min());
+                    raised = true;
                 }
             }
+            if raised {
+                freed.push((*group, *id));
+            }
         }
+        freed
     }
 
     fn put_topic(&mut self, id: TopicId, name: &TopicName, config: crate::TopicConfig, at: Timestamp) {

@@ -1,4 +1,6 @@
-use redstart_log::{Error as LogError, Index, Position, SegmentId};
+use std::collections::VecDeque;
+
+use redstart_log::{Appended, Error as LogError, Index, Position, SegmentId};
 
 use super::{Engine, SendReceipt, Visibility};
 use crate::{
@@ -15,6 +17,43 @@ pub(super) struct Batch {
     pub payload: Vec<u8>,
     pub records: usize,
     pub proposals: Vec<Proposal>,
+    /// Facts that the log has refused so far, oldest first. They have happened, and are written before anything newer.
+    pub refused: VecDeque<RefusedFacts>,
+}
+
+/// Facts for one frame.
+#[derive(Debug, Default)]
+pub(super) struct RefusedFacts {
+    payload: Vec<u8>,
+    records: usize,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.payload.is_empty() && self.refused.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.refused.iter().map(|facts| facts.payload.len()).sum::<usize>()
+    }
+
+    pub fn records(&self) -> usize {
+        self.records + self.refused.iter().map(|facts| facts.records).sum::<usize>()
+    }
+
+    /// Keeps a fact for a later frame. However long the log refuses, each frame stays within `limit`, unless one fact
+    /// alone is larger.
+    fn keep_refused(&mut self, fact: &Fact, limit: usize) {
+        let mut bytes = Vec::new();
+        fact.put(&mut bytes);
+        match self.refused.back_mut() {
+            Some(last) if last.payload.len() + bytes.len() <= limit => {
+                last.payload.extend_from_slice(&bytes);
+                last.records += 1;
+            }
+            _ => self.refused.push_back(RefusedFacts { payload: bytes, records: 1 }),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,19 +97,26 @@ impl Engine {
         self.batch.proposals.push(Proposal { ticket, decision: Decision::Stored(stored), at });
     }
 
-    /// Appends the batch as one frame. `Ok(None)` when there is nothing to append. When the log refuses, every
-    /// decision of the batch is withdrawn and reported, and the facts wait for the next frame.
+    /// Appends the batch as one frame, behind frames of the facts that were refused before; returns the last of them.
+    /// `Ok(None)` when there is nothing to append. When the log refuses, every decision of the batch is withdrawn and
+    /// reported, and the facts that are not written yet wait for the next call.
     pub fn submit(&mut self, now: Timestamp) -> Result<Option<Index>, (LogError, Outcomes)> {
         let now = self.advance(now);
+        let mut last = None;
+        while let Some(facts) = self.batch.refused.front() {
+            let appended = match self.log.append(now.0, &facts.payload) {
+                Ok(appended) => appended,
+                Err(error) => return Err(self.withdraw(error)),
+            };
+            self.batch.refused.pop_front();
+            last = Some(self.await_commit(&appended, now, Vec::new()));
+        }
         if self.batch.payload.is_empty() {
-            return Ok(None);
+            return Ok(last);
         }
         let appended = match self.log.append(now.0, &self.batch.payload) {
             Ok(appended) => appended,
-            Err(error) => {
-                let refused = self.withdraw(&error);
-                return Err((error, refused));
-            }
+            Err(error) => return Err(self.withdraw(error)),
         };
         self.batch.payload.clear();
         self.batch.records = 0;
@@ -83,15 +129,20 @@ impl Engine {
                 _ => {}
             }
         }
+        Ok(Some(self.await_commit(&appended, now, proposals)))
+    }
+
+    fn await_commit(&mut self, appended: &Appended, now: Timestamp, proposals: Vec<Proposal>) -> Index {
         let context = FrameContext { segment: appended.segment, timestamp: now };
         self.pending.push_back(PendingFrame { index: appended.index, context, proposals });
-        Ok(Some(appended.index))
+        appended.index
     }
 
     /// Takes back every proposal of the batch. Facts stay: they have happened.
-    fn withdraw(&mut self, error: &LogError) -> Vec<(Ticket, Outcome)> {
+    fn withdraw(&mut self, error: LogError) -> (LogError, Outcomes) {
         let payload = std::mem::take(&mut self.batch.payload);
         self.batch.records = 0;
+        let limit = self.config.limits.batch_bytes_max;
         for located in decode_payload(&payload, Position(0)).flatten() {
             let fact = match located.record {
                 Record::Fact(fact) => Some(fact),
@@ -99,8 +150,7 @@ impl Engine {
                 Record::Decision(_) => None,
             };
             if let Some(fact) = fact {
-                fact.put(&mut self.batch.payload);
-                self.batch.records += 1;
+                self.batch.keep_refused(&fact, limit);
             }
         }
         let proposals = std::mem::take(&mut self.batch.proposals);
@@ -112,7 +162,7 @@ impl Engine {
             }
         }
         refused.reverse();
-        refused
+        (error, refused)
     }
 
     /// A message whose dead letter was refused waits for another. Facts logged after it left it alone, and must do so

@@ -102,7 +102,7 @@ impl Engine {
 
     /// A checkpoint of the state, if nothing is under way: the batch is empty and every frame durable.
     pub fn checkpoint(&mut self) -> Option<Job> {
-        let settled = self.batch.payload.is_empty() && self.pending.is_empty();
+        let settled = self.batch.is_empty() && self.pending.is_empty();
         if !settled || self.checkpointing || self.applied == self.checkpoints[0] {
             return None;
         }
@@ -211,7 +211,8 @@ impl Engine {
         for topic in self.state.topics.values_mut() {
             topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
         }
-        self.state.raise_progress();
+        let freed = self.state.raise_progress();
+        self.wakes.groups.extend(freed);
         Ok(Some(Retired { segment: oldest.id, forced }))
     }
 

@@ -95,6 +95,8 @@ pub struct Engine {
     expired_lites: VecDeque<(TopicId, TopicName, LiteName)>,
     /// When to try again to bury what could not be read.
     burials_again: Option<Timestamp>,
+    /// When to try again to hand over transaction checks for which there was no room.
+    checks_again: Option<Timestamp>,
     /// Dead letters that wait for their topic to exist.
     parked: Vec<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     /// Indexes of the checkpoints that exist, newest first.
@@ -199,14 +201,14 @@ impl Engine {
         }
     }
 
-    /// Bytes of the current batch that have not been appended.
+    /// Bytes of the current batch that have not been appended, facts that the log has refused included.
     pub fn batch_bytes(&self) -> usize {
-        self.batch.payload.len()
+        self.batch.bytes()
     }
 
-    /// Decisions and facts of the current batch.
+    /// Decisions and facts of the current batch, facts that the log has refused included.
     pub fn batch_records(&self) -> usize {
-        self.batch.records
+        self.batch.records()
     }
 
     /// Whether the engine's own work should leave further `bytes` to a later batch: one frame has to hold it all.
@@ -216,7 +218,7 @@ impl Engine {
     }
 
     pub fn has_batch(&self) -> bool {
-        !self.batch.payload.is_empty()
+        !self.batch.is_empty()
     }
 
     /// Whether the batch decides something that a caller may wait for.

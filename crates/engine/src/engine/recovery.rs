@@ -76,6 +76,7 @@ impl Engine {
             deleting_groups: HashSet::new(),
             expired_lites: VecDeque::new(),
             burials_again: None,
+            checks_again: None,
             parked: Vec::new(),
             checkpoints: [
                 known.first().copied().unwrap_or_default(),
@@ -91,7 +92,8 @@ impl Engine {
             engine.clock = engine.clock.max(Timestamp(segment.last_timestamp_ms));
             engine.recover_segment(segment, &mut recovered)?;
         }
-        engine.state.raise_progress();
+        // Nobody waits before the start.
+        let _ = engine.state.raise_progress();
         #[cfg(feature = "planted")]
         if engine.planted(crate::Planted::ForgetLocksOnRestart) {
             let all =

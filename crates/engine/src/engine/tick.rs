@@ -14,6 +14,8 @@ const CHECKS_PER_TICK: usize = 1024;
 const BURIALS_PER_TICK: usize = 256;
 /// A message that the disk could not read is tried again after this time.
 const BURIAL_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+/// A transaction check for which there was no room is tried again after this time.
+const CHECK_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 #[cfg(feature = "planted")]
 const EARLY: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -62,6 +64,12 @@ impl Engine {
     /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions, builds damaged
     /// indexes again. Returns the transactions whose producers must be asked.
     pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
+        self.tick_with_room(now, CHECKS_PER_TICK)
+    }
+
+    /// The same for a caller that can hand over only `room` checks now. The others stay due, do not count as asked, and
+    /// are tried again a little later.
+    pub fn tick_with_room(&mut self, now: Timestamp, room: usize) -> Vec<TransactionCheck> {
         let now = self.advance(now);
         self.rebuild_damaged();
         if self.burials_again.is_some_and(|at| at <= now) {
@@ -70,7 +78,12 @@ impl Engine {
         }
         self.fire(now);
         self.bury(now);
-        self.check_transactions(now, CHECKS_PER_TICK)
+        if self.checks_again.is_some_and(|at| now < at) {
+            return Vec::new();
+        }
+        let (checks, all) = self.check_transactions(now, CHECKS_PER_TICK, room);
+        self.checks_again = if all { None } else { Some(now.after(CHECK_RETRY)) };
+        checks
     }
 
     /// When [`Engine::tick`] has something to do next.
@@ -81,7 +94,9 @@ impl Engine {
         if self.indexes.damaged() > 0 {
             return Some(self.clock);
         }
-        [timer, chance, self.burials_again, self.state.transactions.next_due()].into_iter().flatten().min()
+        let check = self.state.transactions.next_due();
+        let check = check.map(|at| self.checks_again.map_or(at, |again| at.max(again)));
+        [timer, chance, self.burials_again, check].into_iter().flatten().min()
     }
 
     fn fire(&mut self, now: Timestamp) {

@@ -143,13 +143,24 @@ impl Engine {
         self.propose(ticket, Decision::TransactionEnd { id, end });
     }
 
-    pub(super) fn check_transactions(&mut self, now: Timestamp, max: usize) -> Vec<TransactionCheck> {
+    /// Looks at transactions that are due, at most `max`. Returns at most `room` of them to be asked about, and whether
+    /// that was enough for all; a check that is not returned has not happened.
+    pub(super) fn check_transactions(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        room: usize,
+    ) -> (Vec<TransactionCheck>, bool) {
         let rules = self.config.transactions.clone();
-        let mut checks = Vec::new();
+        let (mut checks, mut all) = (Vec::new(), true);
         for (id, half) in self.state.transactions.due(now, max) {
             let given_up = half.checks >= rules.checks_max || now >= half.opened_at.after(rules.open_max);
             if given_up {
                 self.propose_end(None, id, half, false, now);
+                continue;
+            }
+            if checks.len() >= room {
+                all = false;
                 continue;
             }
             let check = TransactionCheck {
@@ -163,7 +174,7 @@ impl Engine {
             self.record(&Fact::Checked { id, checks: check.checks, next });
             checks.push(check);
         }
-        checks
+        (checks, all)
     }
 
     /// Where a delayed message is stored that is not yet due.

@@ -47,19 +47,33 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Runs beside the calls: asks about transactions, renews, forgets.
+    /// Runs beside the calls: asks about transactions, renews, forgets. None of the three waits for another: the shard may
+    /// be slow to take what one of them asks.
     pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>) {
         let mut stopped = self.stopped.clone();
-        let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
-        loop {
-            tokio::select! {
-                Some(check) = checks.recv() => self.check_transaction(check).await,
-                _ = interval.tick() => {
-                    self.lite_upkeep(self.clients.expire()).await;
-                    self.renewal.renew().await;
-                }
-                _ = stopped.changed() => return,
+        let renewing = async {
+            let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+            loop {
+                interval.tick().await;
+                self.renewal.renew().await;
             }
+        };
+        let forgetting = async {
+            let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+            loop {
+                interval.tick().await;
+                self.lite_upkeep(self.clients.expire()).await;
+            }
+        };
+        let asking = async {
+            while let Some(check) = checks.recv().await {
+                self.check_transaction(check).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = async { tokio::join!(renewing, forgetting, asking); } => {}
+            _ = stopped.changed() => {}
         }
     }
 
@@ -276,8 +290,8 @@ impl Service {
         // A client that is not known has nothing to take leave of.
         if let Some(id) = metadata::client_id(&head.headers) {
             self.clients.remove(id);
-            self.lite_upkeep(vec![id.to_owned()]).await;
             self.renewal.leave(id).await;
+            self.lite_upkeep(vec![id.to_owned()]).await;
         }
         answer!(NotifyClientTerminationResponse = Ok::<_, Refusal>(()))
     }

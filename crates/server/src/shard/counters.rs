@@ -98,8 +98,9 @@ impl Counters {
         self.waiting.store(receives, Ordering::Relaxed);
     }
 
-    pub(super) fn checkpointed(&self) {
-        self.checkpointed.store(micros(self.started.elapsed()), Ordering::Relaxed);
+    /// A checkpoint was written, this long after the start.
+    pub(super) fn checkpointed(&self, uptime: Duration) {
+        self.checkpointed.store(micros(uptime), Ordering::Relaxed);
     }
 
     /// Messages in and out.

@@ -16,10 +16,9 @@ use tokio::sync::oneshot;
 use super::{
     Counters, Flush,
     budget::Budget,
-    desk::Desk,
     lites::{LiteChange, LiteNotice, TooManyLites},
-    owner::FACTS_BYTES_MAX,
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
+    slot::EngineSlot,
 };
 
 /// A send that did not store its messages.
@@ -100,7 +99,7 @@ impl<T> Future for Reply<T> {
 pub struct ShardHandle {
     requests: Sender<Request>,
     /// The owner's: it goes with the owner.
-    desk: Weak<Desk>,
+    slot: Weak<EngineSlot>,
     budget: Arc<Budget>,
     reader: Arc<dyn Reader>,
     counters: Arc<Counters>,
@@ -116,13 +115,13 @@ impl std::fmt::Debug for ShardHandle {
 impl ShardHandle {
     pub(super) fn new(
         requests: Sender<Request>,
-        desk: Weak<Desk>,
+        slot: Weak<EngineSlot>,
         budget: Arc<Budget>,
         reader: Arc<dyn Reader>,
         counters: Arc<Counters>,
         flush: Flush,
     ) -> ShardHandle {
-        ShardHandle { requests, desk, budget, reader, counters, flush }
+        ShardHandle { requests, slot, budget, reader, counters, flush }
     }
 
     pub fn counters(&self) -> &Arc<Counters> {
@@ -231,16 +230,13 @@ impl ShardHandle {
         &self,
         ask: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<Reply<R>, Unavailable> {
-        let desk = self.desk.upgrade();
+        let slot = self.slot.upgrade();
         let sound = self.requests.is_empty() && self.counters.condition().failure().is_none();
-        let Some(mut engine) = desk.as_ref().filter(|_| sound).and_then(|desk| desk.try_take()) else {
+        let Some(mut runtime) = slot.as_ref().filter(|_| sound).and_then(|slot| slot.try_take()) else {
             return self.ask(|engine, _| ask(engine));
         };
-        let first = !engine.has_batch();
-        let answer = self.counters.condition().guard(|| ask(&mut engine));
-        let many = engine.batch_bytes() >= FACTS_BYTES_MAX;
-        let owners_turn = (engine.has_batch() && first) || many || engine.has_wakes();
-        drop(engine);
+        let (answer, owners_turn) = self.counters.condition().guard(|| runtime.ask_here(ask));
+        drop(runtime);
         if owners_turn {
             // A full channel: then the owner looks anyway.
             drop(self.give(Request::Look));
@@ -295,9 +291,9 @@ impl ShardHandle {
         drop(self.give(Request::EndPolls));
     }
 
-    /// Returns when the owner is gone and nobody is at its desk any more.
+    /// Returns when the owner is gone and no connection task has the engine any more.
     pub(super) fn await_end(&self) {
-        while self.desk.strong_count() > 0 {
+        while self.slot.strong_count() > 0 {
             std::thread::yield_now();
         }
     }

@@ -1,55 +1,37 @@
 //! Receives of lite consumers: one covers every lite topic that its client has subscribed to, and is woken only for those.
 
-use redstart_engine::{PopError, Popped, Timestamp, TopicId};
+use redstart_engine::{Engine, PopError, Popped, Timestamp, TopicId};
 
 use super::{
-    lites::{LiteAction, LiteChange, LiteNotice, TooManyLites},
-    owner::Owner,
+    Now,
+    lites::{LiteAction, LiteChange, LiteNotice, LiteSets, TooManyLites},
     request::{PopReply, PopRequest},
-    serve::{Retried, look_at},
+    runtime::Runtime,
+    serve::{Next, Retried},
     waiting::{Waiter, WaiterId},
 };
 
-impl Owner<'_> {
-    pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Timestamp) {
-        let popped = match self.take_lites(&request, None, now) {
+impl Runtime {
+    pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
+        let records = self.engine.batch_records();
+        let popped = match take_lites(&mut self.engine, &mut self.lites, &request, None, now.time) {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        let deadline = now.after(request.wait);
-        if !popped.deliveries.is_empty() || (deadline <= now && !popped.more) {
+        let searched = self.engine.batch_records() > records;
+        let deadline = now.uptime.saturating_add(request.wait);
+        let next = Next::of(&popped, searched, deadline, request.wait, now);
+        if !popped.deliveries.is_empty() || next == Next::Answer {
             return self.deliver(popped, reply, now);
         }
         if let Err(error) = self.room_to_wait() {
             return drop(reply.send(Err(error)));
         }
-        let look_at = look_at(&popped, deadline, now);
-        self.waiting.add(Waiter::Lite { request, reply, deadline }, look_at);
+        self.hold(Waiter::Lite { request, reply, deadline }, deadline, next, now);
     }
 
-    /// Runs a receive over all lite topics of its client, or only over the one that may have something new.
-    fn take_lites(
-        &mut self,
-        request: &PopRequest,
-        only: Option<TopicId>,
-        now: Timestamp,
-    ) -> Result<Popped, PopError> {
-        let (topics, turn) = self.lites.topics(&request.client, &request.group, &request.topic);
-        let one = only.filter(|topic| topics.binary_search(topic).is_ok());
-        let topics = match (&one, only) {
-            (Some(topic), _) => std::slice::from_ref(topic),
-            (None, Some(_)) => &[],
-            (None, None) => topics,
-        };
-        let popped = self.engine.pop_lite(&request.pop(), topics, turn, now)?;
-        if let Some(last) = popped.deliveries.last() {
-            self.lites.served(&request.client, last.receipt.queue.topic);
-        }
-        Ok(popped)
-    }
-
-    /// A lite topic may have something: those who wait for it are served, who has waited longest first.
-    pub(super) fn wake_lites(&mut self, topic: TopicId, now: Timestamp) {
+    /// A lite topic may have something: receives that wait for it are served, the longest waiting first.
+    pub(super) fn wake_lites(&mut self, topic: TopicId, now: Now) {
         let clients = self.lites.clients_of(topic);
         let mut ids: Vec<WaiterId> = clients.flat_map(|client| self.waiting.lites_of(client)).collect();
         ids.sort_unstable();
@@ -58,23 +40,37 @@ impl Owner<'_> {
         }
     }
 
-    pub(super) fn retry_lite(&mut self, id: WaiterId, only: Option<TopicId>, now: Timestamp) -> Retried {
-        let Some(waiter) = self.waiting.remove(id) else { return Retried::Gone };
-        let Waiter::Lite { request, reply, deadline } = waiter.waiter else { return Retried::Gone };
-        if reply.is_closed() {
+    pub(super) fn retry_lite(&mut self, id: WaiterId, only: Option<TopicId>, now: Now) -> Retried {
+        let Some(waiter @ Waiter::Lite { request, deadline, .. }) = self.waiting.get(id) else {
+            return Retried::Gone;
+        };
+        if waiter.is_abandoned() {
+            self.waiting.remove(id);
             return Retried::Gone;
         }
-        match self.take_lites(&request, only, now) {
-            Err(error) => drop(reply.send(Err(error.into()))),
-            Ok(popped) if popped.deliveries.is_empty() && (popped.more || deadline > now) => {
-                let mut at = look_at(&popped, deadline, now);
-                if only.is_some() {
-                    at = at.min(waiter.look_at);
-                }
-                self.waiting.put_back(id, Waiter::Lite { request, reply, deadline }, at);
+        let (deadline, wait) = (*deadline, request.wait);
+        let records = self.engine.batch_records();
+        let result = take_lites(&mut self.engine, &mut self.lites, request, only, now.time);
+        if let Ok(popped) = &result
+            && popped.deliveries.is_empty()
+        {
+            let searched = self.engine.batch_records() > records;
+            let mut next = Next::of(popped, searched, deadline, wait, now);
+            // Its other lite topics were not looked at: what was known of them holds.
+            if let (Next::Wait(look), Some(_), Some(last)) = (&mut next, only, self.waiting.look_of(id)) {
+                look.at = look.at.min(last.at);
+                look.visible = [look.visible, last.visible].into_iter().flatten().min();
+            }
+            if next != Next::Answer {
+                self.hold_on(id, deadline, next, now);
                 return Retried::Nothing;
             }
-            Ok(popped) => self.deliver(popped, reply, now),
+        }
+        if let Some(Waiter::Lite { reply, .. }) = self.waiting.remove(id) {
+            match result {
+                Ok(popped) => self.deliver(popped, reply, now),
+                Err(error) => drop(reply.send(Err(error.into()))),
+            }
         }
         Retried::Served
     }
@@ -83,7 +79,7 @@ impl Owner<'_> {
     pub(super) fn change_lites(
         &mut self,
         change: LiteChange,
-        now: Timestamp,
+        now: Now,
     ) -> Result<Vec<LiteNotice>, TooManyLites> {
         let (client, group) = (change.client.clone(), change.group.clone());
         let offset = match &change.action {
@@ -112,4 +108,26 @@ impl Owner<'_> {
         let expired = self.engine.take_expired_lites();
         expired.iter().flat_map(|(topic, _, lite)| self.lites.forget(*topic, lite)).collect()
     }
+}
+
+/// Runs a receive over all lite topics of its client, or only over the one that may have something new.
+fn take_lites(
+    engine: &mut Engine,
+    lites: &mut LiteSets,
+    request: &PopRequest,
+    only: Option<TopicId>,
+    now: Timestamp,
+) -> Result<Popped, PopError> {
+    let (topics, turn) = lites.topics(&request.client, &request.group, &request.topic);
+    let one = only.filter(|topic| topics.binary_search(topic).is_ok());
+    let topics = match (&one, only) {
+        (Some(topic), _) => std::slice::from_ref(topic),
+        (None, Some(_)) => &[],
+        (None, None) => topics,
+    };
+    let popped = engine.pop_lite(&request.pop(), topics, turn, now)?;
+    if let Some(last) = popped.deliveries.last() {
+        lites.served(&request.client, last.receipt.queue.topic);
+    }
+    Ok(popped)
 }

@@ -5,29 +5,36 @@
 //!
 //! - the *owner* holds the engine and takes every decision;
 //! - the *flusher* makes appended frames durable, so that the owner works on while the disk does;
-//! - the *clerk* writes indexes and checkpoints.
+//! - the *background jobs* write indexes and checkpoints.
 //!
-//! Bodies are read by whoever needs them, through [`ShardHandle::reader`].
+//! What the owner does is a state machine, [`runtime`], that knows neither threads nor clocks; [`owner`], [`flusher`] and
+//! [`jobs`] are the threads around it. Bodies are read by the front ends, through [`ShardHandle::reader`].
 
 mod budget;
-mod clerk;
 mod clock;
 mod condition;
 mod config;
 mod counters;
-mod desk;
 mod events;
 mod flusher;
 mod handle;
+mod jobs;
 mod lite;
 mod lites;
+mod now;
 mod owner;
+mod pause;
 mod replies;
 mod request;
+mod runtime;
 mod serve;
+mod slot;
+#[cfg(any(test, feature = "sim"))]
+mod stepped;
 mod tally;
 mod upkeep;
 mod waiting;
+mod writing;
 
 use std::{sync::Arc, thread::JoinHandle};
 
@@ -40,13 +47,18 @@ pub use config::{Config, Flush};
 pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
 pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
+pub use now::Now;
 pub use request::{AwaitedPops, PopRequest, PullRequest, Unavailable};
+#[cfg(any(test, feature = "sim"))]
+pub use stepped::{Effects, Stepped};
 
 use budget::Budget;
-use desk::Desk;
 use flusher::Flushing;
+use jobs::BackgroundJobs;
 use owner::Owner;
 use request::Request;
+use runtime::Runtime;
+use slot::EngineSlot;
 
 /// A running shard. Stop it with [`Shard::stop`]; dropping it stops it too.
 #[derive(Debug)]
@@ -83,6 +95,10 @@ pub enum Failure {
     Gap(#[from] OffsetGap),
     #[error("the owner thread panicked")]
     Panicked,
+    #[error("the thread that makes frames durable has ended")]
+    Flusher,
+    #[error("the thread that writes indexes and checkpoints has ended")]
+    BackgroundJobs,
 }
 
 impl Shard {
@@ -112,17 +128,16 @@ impl Shard {
         let budget = Arc::new(Budget::new(config.pending_bytes_max));
         let (counters, flush) = (Arc::new(Counters::default()), config.flush);
         let flushing = Flushing::start(flusher, flush, counters.clone())?;
-        let clerk = clerk::Clerk::start()?;
-        let desk = Arc::new(Desk::new(engine));
-        let at_desk = Arc::downgrade(&desk);
-        let watched = counters.clone();
+        let jobs = BackgroundJobs::start()?;
+        let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config, counters.clone())));
+        let of_handles = Arc::downgrade(&slot);
         let of_owner = counters.clone();
         let work = move || {
-            let owner = Owner::new(&desk, incoming, flushing, clerk, config, clock, of_owner);
-            watched.condition().watch(|| owner.run())
+            let owner = Owner::new(&slot, incoming, flushing, jobs, clock, of_owner.clone());
+            of_owner.condition().watch(|| owner.run())
         };
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(work)?;
-        let handle = ShardHandle::new(requests, at_desk, budget, reader, counters, flush);
+        let handle = ShardHandle::new(requests, of_handles, budget, reader, counters, flush);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 

@@ -144,7 +144,7 @@ pub(super) enum Request {
         reply: oneshot::Sender<usize>,
     },
     Call(Call),
-    /// Something was recorded at the desk.
+    /// A connection task recorded something through the engine slot.
     Look,
     /// Answers every held receive with nothing.
     EndPolls,

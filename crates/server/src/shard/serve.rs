@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use redstart_engine::{Popped, PullStatus, QueueKey, Receipt, Timestamp};
+use redstart_engine::{Popped, PullStatus, QueueKey, Receipt};
 use rustc_hash::FxHashSet;
 
 use super::{
-    ReceiveError,
-    owner::Owner,
+    Now, ReceiveError,
     request::{AwaitedPops, PopReply, PopRequest, PullReply, PullRequest, Unavailable},
-    waiting::{Held, Waiter, WaiterId},
+    runtime::Runtime,
+    waiting::{Look, Waiter, WaiterId},
 };
+
+/// A search that makes progress may take this long, also for a receive that does not wait.
+const SEARCH_MIN: Duration = Duration::from_millis(200);
 
 /// What a held receive found when it was run again.
 pub(super) enum Retried {
@@ -20,27 +23,85 @@ pub(super) enum Retried {
     Nothing,
 }
 
-impl Owner<'_> {
-    pub(super) fn pop(&mut self, request: Box<PopRequest>, reply: PopReply, now: Timestamp) {
+/// What becomes of a receive that found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Its time is over.
+    Answer,
+    /// The search was cut short by its bounds: it goes on in the next step, until this time at the latest.
+    Search(Duration),
+    /// The search was cut short and got nowhere: the disk cannot read, or too much is in flight. It is tried after a pause.
+    Stalled,
+    Wait(Look),
+}
+
+impl Next {
+    /// `searched`: the search got further than the last one did.
+    pub fn of(popped: &Popped, searched: bool, deadline: Duration, wait: Duration, now: Now) -> Next {
+        let search_until = deadline.saturating_add(SEARCH_MIN.saturating_sub(wait));
+        if popped.more && searched && now.uptime < search_until {
+            return Next::Search(search_until);
+        }
+        if now.uptime >= deadline {
+            return Next::Answer;
+        }
+        if popped.more {
+            return Next::Stalled;
+        }
+        // What is visible already and was not delivered is held back by a lock or a limit; its release wakes the receive.
+        let visible =
+            popped.next_visible.into_iter().chain(popped.retry_at).filter(|at| *at > now.time).min();
+        Next::Wait(Look { at: deadline, visible })
+    }
+}
+
+impl Runtime {
+    pub(super) fn pop(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
         if let Some(attribute) = request.not_with
             && let Some(config) = self.engine.group_config(&request.group)
             && let Some(value) = config.attributes.get(attribute)
         {
             return drop(reply.send(Err(ReceiveError::Other { attribute, value: value.clone() })));
         }
-        let popped = match request.run(&mut self.engine, now) {
+        let records = self.engine.batch_records();
+        let popped = match request.run(&mut self.engine, now.time) {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        let deadline = now.after(request.wait);
-        let wait = popped.deliveries.is_empty() && (deadline > now || popped.more);
+        if !popped.deliveries.is_empty() {
+            return self.deliver(popped, reply, now);
+        }
+        let searched = self.engine.batch_records() > records;
+        let deadline = now.uptime.saturating_add(request.wait);
+        let next = Next::of(&popped, searched, deadline, request.wait, now);
         let ids = (self.engine.group_id(&request.group), self.engine.topic_id(&request.topic));
-        let (true, (Some(group), Some(topic))) = (wait, ids) else { return self.deliver(popped, reply, now) };
+        let (false, (Some(group), Some(topic))) = (next == Next::Answer, ids) else {
+            return self.deliver(popped, reply, now);
+        };
         if let Err(error) = self.room_to_wait() {
             return drop(reply.send(Err(error)));
         }
-        let look_at = look_at(&popped, deadline, now);
-        self.waiting.add(Waiter::Pop { request, reply, group, topic, deadline }, look_at);
+        let waiter = Waiter::Pop { request, reply, group, topic, deadline };
+        self.hold(waiter, deadline, next, now);
+    }
+
+    /// Holds a receive that is new.
+    pub(super) fn hold(&mut self, waiter: Waiter, deadline: Duration, next: Next, now: Now) {
+        let id = self.waiting.add(waiter, Look { at: deadline, visible: None });
+        self.hold_on(id, deadline, next, now);
+    }
+
+    /// Holds a receive for longer.
+    pub(super) fn hold_on(&mut self, id: WaiterId, deadline: Duration, next: Next, now: Now) {
+        match next {
+            Next::Answer => {}
+            Next::Search(until) => {
+                self.waiting.look_at(id, Look { at: until, visible: None });
+                self.unfinished.push(id);
+            }
+            Next::Stalled => self.waiting.stall(id, deadline, now),
+            Next::Wait(look) => self.waiting.look_at(id, look),
+        }
     }
 
     /// Pops that wait and whose clients do so too.
@@ -54,12 +115,12 @@ impl Owner<'_> {
         self.waiting.line(group, topic).iter().filter(|id| waits(id)).count()
     }
 
-    pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Timestamp) {
+    pub(super) fn deliver(&mut self, popped: Popped, reply: PopReply, now: Now) {
         self.count(&popped);
         if let Err(Ok(popped)) = reply.send(Ok(popped)) {
             // The consumer has left: its deliveries are taken back and do not count.
             let receipts: Vec<Receipt> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
-            self.engine.give_back(&receipts, Duration::ZERO, now);
+            self.engine.give_back(&receipts, Duration::ZERO, now.time);
         }
     }
 
@@ -75,13 +136,13 @@ impl Owner<'_> {
         }
     }
 
-    pub(super) fn pull(&mut self, request: Box<PullRequest>, reply: PullReply, now: Timestamp) {
+    pub(super) fn pull(&mut self, request: Box<PullRequest>, reply: PullReply, now: Now) {
         let pulled = match self.engine.pull(&request.pull()) {
             Ok(pulled) => pulled,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        let deadline = now.after(request.wait);
-        let wait = pulled.status == PullStatus::NoNewMessage && deadline > now;
+        let deadline = now.uptime.saturating_add(request.wait);
+        let wait = pulled.status == PullStatus::NoNewMessage && deadline > now.uptime;
         let (true, Some(topic)) = (wait, self.engine.topic_id(&request.topic)) else {
             return drop(reply.send(Ok(pulled)));
         };
@@ -89,7 +150,8 @@ impl Owner<'_> {
             return drop(reply.send(Err(error)));
         }
         let queue = QueueKey { topic, queue: request.queue };
-        self.waiting.add(Waiter::Pull { request, reply, queue, deadline }, deadline);
+        let look = Look { at: deadline, visible: None };
+        self.waiting.add(Waiter::Pull { request, reply, queue, deadline }, look);
     }
 
     pub(super) fn room_to_wait(&self) -> Result<(), ReceiveError> {
@@ -100,17 +162,19 @@ impl Owner<'_> {
         Err(Unavailable::Overloaded { what: "waiting receives", used, limit }.into())
     }
 
-    /// Looks at those whose time has come, or whose search was cut short.
-    pub(super) fn retry_due(&mut self, now: Timestamp) {
+    /// Looks at receives whose time has come, or whose search was cut short.
+    pub(super) fn retry_due(&mut self, now: Now) {
         let due = self.waiting.due(now);
-        let unfinished = std::mem::take(&mut self.unfinished);
+        let mut unfinished = std::mem::take(&mut self.unfinished);
+        unfinished.sort_unstable();
+        unfinished.dedup();
         for id in due.into_iter().chain(unfinished) {
             self.retry(id, now);
         }
     }
 
-    /// Serves those who waited for what has become available.
-    pub(super) fn wake(&mut self, now: Timestamp) {
+    /// Serves receives that waited for what has become available.
+    pub(super) fn wake(&mut self, now: Now) {
         let wakes = self.engine.take_wakes();
         if self.waiting.len() == 0 {
             return;
@@ -135,11 +199,11 @@ impl Owner<'_> {
         }
     }
 
-    pub(super) fn end_polls(&mut self, now: Timestamp) {
+    pub(super) fn end_polls(&mut self, now: Now) {
         for waiter in self.waiting.drain() {
             match waiter {
                 Waiter::Pop { reply, .. } | Waiter::Lite { reply, .. } => {
-                    let nothing = Popped { visible_at: now, ..Popped::default() };
+                    let nothing = Popped { visible_at: now.time, ..Popped::default() };
                     drop(reply.send(Ok(nothing)));
                 }
                 Waiter::Pull { request, reply, .. } => {
@@ -150,7 +214,7 @@ impl Owner<'_> {
         self.unfinished.clear();
     }
 
-    fn retry(&mut self, id: WaiterId, now: Timestamp) -> Retried {
+    fn retry(&mut self, id: WaiterId, now: Now) -> Retried {
         match self.waiting.get(id) {
             None => Retried::Gone,
             Some(waiter) if waiter.is_abandoned() => {
@@ -163,36 +227,36 @@ impl Owner<'_> {
         }
     }
 
-    fn retry_pull(&mut self, id: WaiterId, now: Timestamp) -> Retried {
+    fn retry_pull(&mut self, id: WaiterId, now: Now) -> Retried {
         let Some(Waiter::Pull { request, deadline, .. }) = self.waiting.get(id) else { return Retried::Gone };
         let result = self.engine.pull(&request.pull());
         let empty = matches!(&result, Ok(pulled) if pulled.status == PullStatus::NoNewMessage);
-        if empty && *deadline > now {
+        if empty && *deadline > now.uptime {
             return Retried::Nothing;
         }
-        if let Some(Held { waiter: Waiter::Pull { reply, .. }, .. }) = self.waiting.remove(id) {
+        if let Some(Waiter::Pull { reply, .. }) = self.waiting.remove(id) {
             drop(reply.send(result.map_err(ReceiveError::from)));
         }
         Retried::Served
     }
 
-    fn retry_pop(&mut self, id: WaiterId, now: Timestamp) -> Retried {
+    fn retry_pop(&mut self, id: WaiterId, now: Now) -> Retried {
         let Some(Waiter::Pop { request, deadline, .. }) = self.waiting.get(id) else { return Retried::Gone };
-        let (deadline, all_queues) = (*deadline, request.queue.is_none());
-        let result = request.run(&mut self.engine, now);
+        let (deadline, wait, all_queues) = (*deadline, request.wait, request.queue.is_none());
+        let records = self.engine.batch_records();
+        let result = request.run(&mut self.engine, now.time);
         if let Ok(popped) = &result
             && popped.deliveries.is_empty()
         {
-            if popped.more {
-                self.unfinished.push(id);
-                return Retried::Served;
-            }
-            if deadline > now {
-                self.waiting.look_at(id, look_at(popped, deadline, now));
-                return if all_queues { Retried::Nothing } else { Retried::Served };
+            let searched = self.engine.batch_records() > records;
+            let next = Next::of(popped, searched, deadline, wait, now);
+            if next != Next::Answer {
+                self.hold_on(id, deadline, next, now);
+                let nothing = all_queues && matches!(next, Next::Wait(_));
+                return if nothing { Retried::Nothing } else { Retried::Served };
             }
         }
-        if let Some(Held { waiter: Waiter::Pop { reply, .. }, .. }) = self.waiting.remove(id) {
+        if let Some(Waiter::Pop { reply, .. }) = self.waiting.remove(id) {
             match result {
                 Ok(popped) => self.deliver(popped, reply, now),
                 Err(error) => drop(reply.send(Err(error.into()))),
@@ -200,14 +264,4 @@ impl Owner<'_> {
         }
         Retried::Served
     }
-}
-
-/// When to look at a pop again that found nothing. Something that is visible already and was not delivered is held
-/// back by a lock or a limit; its release wakes the pop.
-pub(super) fn look_at(popped: &Popped, deadline: Timestamp, now: Timestamp) -> Timestamp {
-    if popped.more {
-        return now;
-    }
-    let next = popped.next_visible.into_iter().chain(popped.retry_at).filter(|at| *at > now).min();
-    next.unwrap_or(deadline).min(deadline)
 }

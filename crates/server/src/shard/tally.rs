@@ -2,12 +2,12 @@
 
 use redstart_engine::{Event, GroupName, TopicName};
 
-use super::owner::Owner;
+use super::runtime::Runtime;
 use crate::throttle::Throttle;
 
 static PASSED_OVER: Throttle = Throttle::new();
 
-impl Owner<'_> {
+impl Runtime {
     /// What has been deleted meanwhile has no name, and is not counted.
     pub(super) fn tally(&mut self) {
         for event in self.engine.take_events() {

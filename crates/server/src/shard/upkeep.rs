@@ -1,10 +1,10 @@
-//! What the owner does besides serving: indexes, checkpoints, retention, and the end.
+//! What the shard does besides serving: indexes, checkpoints, retention, and the end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redstart_engine::{JobDone, Timestamp};
+use redstart_engine::JobDone;
 
-use super::{Failure, events::Fullness, owner::Owner};
+use super::{Failure, Now, events::Fullness, runtime::Runtime};
 
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
@@ -12,13 +12,13 @@ const RETIRE_PER_ROUND: usize = 8;
 /// Time between checkpoints however many frames there are, also when one could not be written.
 const CHECKPOINT_SPACING: Duration = Duration::from_millis(50);
 
-impl Owner<'_> {
-    pub(super) fn housekeep(&mut self, now: Timestamp) {
-        self.checkpoint_if_due();
-        if Instant::now() < self.housekeeping_at {
+impl Runtime {
+    pub(super) fn housekeep(&mut self, now: Now) {
+        self.checkpoint_if_due(now);
+        if now.uptime < self.housekeeping_at {
             return;
         }
-        self.housekeeping_at = Instant::now() + self.config.housekeeping_interval;
+        self.housekeeping_at = now.uptime + self.config.housekeeping_interval;
         match self.engine.log().usage() {
             Ok(usage) => {
                 self.engine.set_usage(usage);
@@ -28,11 +28,11 @@ impl Owner<'_> {
             Err(error) => tracing::warn!(%error, "cannot tell how full the disk is"),
         }
         while let Some(job) = self.engine.seal() {
-            self.clerk.give(job);
+            self.jobs.push(job);
         }
-        self.engine.expire_lites(now);
+        self.engine.expire_lites(now.time);
         for _ in 0..RETIRE_PER_ROUND {
-            match self.engine.retire(now) {
+            match self.engine.retire(now.time) {
                 Ok(Some(retired)) => {
                     let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
                     let (segment, forced) = (retired.segment.0, retired.forced);
@@ -57,47 +57,42 @@ impl Owner<'_> {
         }
     }
 
-    fn checkpoint_if_due(&mut self) {
-        let (frames, age) = (self.engine.frames_since_checkpoint(), self.checkpointed_at.elapsed());
+    fn checkpoint_if_due(&mut self, now: Now) {
+        let (frames, age) =
+            (self.engine.frames_since_checkpoint(), now.uptime.saturating_sub(self.checkpointed_at));
         let many = frames >= self.config.checkpoint_frames && age >= CHECKPOINT_SPACING;
         let due = many || (frames > 0 && age >= self.config.checkpoint_interval);
-        if !due && !self.checkpoint_wanted {
-            return;
-        }
-        self.checkpoint_wanted = true;
-        if self.engine.pending_frames() > 0 || self.engine.has_batch() {
+        // What waits to be written cannot be while the log refuses: nothing may wait for a checkpoint then.
+        let refused = self.refusal.is_some() && self.engine.has_batch();
+        self.checkpoint_wanted = (due || self.checkpoint_wanted) && !refused;
+        if !self.checkpoint_wanted || self.engine.pending_frames() > 0 || self.engine.has_batch() {
             return;
         }
         self.checkpoint_wanted = false;
-        self.checkpointed_at = Instant::now();
-        if let Some(job) = self.engine.checkpoint() {
-            self.clerk.give(job);
-        }
+        self.checkpointed_at = now.uptime;
+        self.jobs.extend(self.engine.checkpoint());
     }
 
-    pub(super) fn job_done(&mut self, done: JobDone) {
+    /// A job that [`Runtime::take_jobs`] gave out is done.
+    pub fn job_done(&mut self, done: JobDone, now: Now) {
         if let JobDone::CheckpointSaved { result: Ok(()), .. } = &done {
-            self.counters.checkpointed();
+            self.counters.checkpointed(now.uptime);
         }
         if let Err(error) = self.engine.job_done(done) {
             tracing::warn!(%error, "an index or checkpoint could not be written");
         }
     }
 
-    /// Makes everything accepted durable, answers everyone, writes a checkpoint.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        let now = self.clock.now();
+    /// Writes what was accepted, however long the log may have refused. The shell makes it durable then.
+    pub fn write_all(&mut self, now: Now) -> Result<(), Failure> {
         self.checkpoint_wanted = false;
-        self.take_requests(now);
-        self.submit(now)?;
-        self.flushing.order();
-        self.flushing.finish();
-        self.take_reports()?;
+        self.refusal = None;
+        self.submit(now)
+    }
+
+    /// Gives up what still waits, and asks for a last checkpoint if all that was accepted is durable.
+    pub fn end(&mut self) {
         drop(self.waiting.drain());
-        if let Some(job) = self.engine.checkpoint() {
-            self.clerk.give(job);
-        }
-        self.clerk.finish();
-        self.take_reports()
+        self.jobs.extend(self.engine.checkpoint());
     }
 }

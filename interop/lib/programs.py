@@ -13,15 +13,18 @@ LIMIT_SECONDS = 1200
 
 
 class Program(NamedTuple):
-    """A folder with a `run`; the names it must report on; the topics and groups it needs."""
+    """A folder with a `run`; the names it must report on; the topics and groups it needs; whether it shares the machine
+    with others of its kind: it waits more than it works, and never restarts the server."""
     folder: str
     contract: str
     topics: str
+    small: bool = False
 
 
 OWN_MQADMIN = "mqadmin-own"
 GRPC = ("scenarios.txt", "topics.txt")
 REMOTING = ("scenarios-remoting.txt", "topics-remoting.txt")
+OTHERS = ("scenarios-others.txt", "topics-others.txt")
 PROGRAMS = {
     "java": Program("java", *GRPC),
     "go": Program("go", *GRPC),
@@ -32,6 +35,16 @@ PROGRAMS = {
     "java49": Program("java4", *REMOTING),
     "java5r": Program("java4", *REMOTING),
     "go4": Program("go4", *REMOTING),
+    # The C++ client, by way of its binding for Python.
+    "cpp": Program("cpp", *OTHERS, small=True),
+    "ali-ons": Program("ali-ons", *OTHERS, small=True),
+    # One program, six clients, each with a driver of its own.
+    "java36": Program("others", *OTHERS, small=True),
+    "java42": Program("others", *OTHERS, small=True),
+    "ons": Program("others", *OTHERS, small=True),
+    "camel": Program("others", *OTHERS, small=True),
+    "spring": Program("others", *OTHERS, small=True),
+    "spring5": Program("others", "scenarios-others.txt", "topics-spring5.txt", small=True),
     # One program, two tools: Apache's own and the one that is part of the redstart binary.
     "mqadmin": Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
     OWN_MQADMIN: Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),

@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import threading
 
 from paths import INTEROP
 
@@ -22,6 +23,8 @@ class Report:
         self.differences = known_differences(server)
         self.counts = {"PASS": 0, "FAIL": 0, "SKIP": 0, "DIFF": 0}
         self.seen = {}
+        # Small programs run side by side.
+        self.lock = threading.RLock()
 
     def line(self, text):
         """Takes one line of a program; True if it was a result."""
@@ -32,15 +35,16 @@ class Report:
         return True
 
     def result(self, verdict, language, scenario, note):
-        if scenario in self.seen.setdefault(language, set()):
-            verdict, note = "FAIL", f"reported twice ({verdict} {note})"
-        self.seen[language].add(scenario)
-        reason = self.difference(language, scenario, note) if verdict == "FAIL" else None
-        if reason is not None:
-            verdict, note = "DIFF", f"{reason} ({note})"
-        self.counts[verdict] += 1
-        mark = "" if verdict == "PASS" else ":"
-        print(f"{verdict} {language} {scenario}{mark} {note}".rstrip(), flush=True)
+        with self.lock:
+            if scenario in self.seen.setdefault(language, set()):
+                verdict, note = "FAIL", f"reported twice ({verdict} {note})"
+            self.seen[language].add(scenario)
+            reason = self.difference(language, scenario, note) if verdict == "FAIL" else None
+            if reason is not None:
+                verdict, note = "DIFF", f"{reason} ({note})"
+            self.counts[verdict] += 1
+            mark = "" if verdict == "PASS" else ":"
+            print(f"{verdict} {language} {scenario}{mark} {note}".rstrip(), flush=True)
 
     def difference(self, language, scenario, note):
         """The reason, if this very failure is listed: the same scenario failing in another way is a finding."""

@@ -5,7 +5,6 @@ mod banner;
 mod bench;
 mod check;
 mod config;
-mod files;
 mod health;
 mod logging;
 mod mqadmin;

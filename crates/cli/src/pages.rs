@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 
 use redstart_server::{
+    Resources,
     http::{self, Health, Http, Metrics, Router, Sources, Stage},
     statistics::Live,
 };
@@ -20,15 +21,14 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub async fn open(config: &Config) -> anyhow::Result<Pages> {
+    pub async fn open(config: &Config, resources: &Resources) -> anyhow::Result<Pages> {
         let listen = SocketAddr::new(config.listen, config.http_port);
         let metrics = Metrics::new(&config.cluster_name, &config.broker_name);
         let health = Health::default();
         let router =
             Router::default().with(health.live_page()).with(health.ready_page()).with(metrics.page());
-        let http = Http::bind(http::Config { listen, limits: http::Limits::default() }, router)
-            .await
-            .map_err(|error| startup::http(&error, config))?;
+        let settings = http::Config { listen, limits: http::Limits::default(), resources: resources.clone() };
+        let http = Http::bind(settings, router).await.map_err(|error| startup::http(&error, config))?;
         let (address, connections) = (http.address()?, http.connections());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(http.serve(stopped));

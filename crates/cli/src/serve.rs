@@ -10,8 +10,10 @@ use anyhow::Context;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
+    Resources,
     grpc::{self, Grpc},
     http::Sources,
+    listen::{Connections, FileBudget},
     remoting::{self, Remoting},
     shard::{self, Flush, Opened, Shard},
     tls::CertificateFiles,
@@ -24,7 +26,6 @@ use tokio::{
 use crate::{
     banner::Banner,
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
-    files::raise_file_limit,
     logging,
     pages::Pages,
     startup,
@@ -34,8 +35,6 @@ use crate::{
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Calls under way get this long to end when the broker stops.
 const GRACE: Duration = Duration::from_secs(3);
-/// Files that are not gRPC connections.
-const FILES_RESERVED: usize = 4096;
 /// Transactions that wait to be asked about.
 const CHECKS_MAX: usize = 4096;
 
@@ -47,10 +46,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     log_configuration(&loaded);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
+    let files = FileBudget::of_process();
+    tracing::info!(files = files.total, log_files = files.log, connections = files.connections, "limits");
+    let resources = Resources { connections: Connections::new(files.connections) };
     // First of all: whoever watches the start sees that it goes on.
-    let pages = runtime.block_on(Pages::open(config))?;
-    let shard = open(config, checks)?;
-    runtime.block_on(serve(config, &shard, asked, pages, started))?;
+    let pages = runtime.block_on(Pages::open(config, &resources))?;
+    let shard = open(config, files, checks)?;
+    runtime.block_on(serve(config, &resources, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
     shard.stop().context("the shard failed; start again to recover")?;
@@ -69,11 +71,12 @@ fn log_configuration(loaded: &Loaded) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %file, changed = changed.join(" "), "starting");
 }
 
-fn open(config: &Config, checks: shard::CheckSink) -> anyhow::Result<Shard> {
+fn open(config: &Config, files: FileBudget, checks: shard::CheckSink) -> anyhow::Result<Shard> {
     let started = Instant::now();
     let dir = config.data_dir.join("shard-0");
     let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
-    let options = Options::with_segment_bytes(config.segment_bytes);
+    let mut options = Options::with_segment_bytes(config.segment_bytes);
+    options.open_files_max = options.open_files_max.min(files.log);
     let Opened { shard, log, engine } =
         Shard::open(Arc::new(storage), options, engine_config(config), shard_config(config, checks))
             .map_err(|error| startup::shard(&error, &dir))?;
@@ -120,6 +123,7 @@ fn engine_config(config: &Config) -> EngineConfig {
 
 async fn serve(
     config: &Config,
+    resources: &Resources,
     shard: &Shard,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     pages: Pages,
@@ -132,7 +136,8 @@ async fn serve(
         auto_create_groups: config.auto_create_groups,
         advertise: advertised(config),
         certificate: certificate(config),
-        limits: limits(config),
+        limits: grpc::Limits { connections_max: config.grpc_connections_max, ..grpc::Limits::default() },
+        resources: resources.clone(),
     };
     let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
     let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &config.data_dir)
@@ -148,6 +153,7 @@ async fn serve(
         auto_create_groups: config.auto_create_groups,
         auto_create_topics: config.auto_create_topics,
         delay_levels: config.message_delay_levels.clone(),
+        resources: resources.clone(),
     };
     let remoting = Remoting::bind(remoting_config, shard.handle(), &config.data_dir)
         .await
@@ -203,15 +209,6 @@ fn advertised(config: &Config) -> Option<String> {
 fn certificate(config: &Config) -> Option<CertificateFiles> {
     let (certificate, key) = (config.tls_cert.clone()?, config.tls_key.clone()?);
     Some(CertificateFiles { certificate, key })
-}
-
-/// As many connections as there can be files, with some left for segments and the other ports.
-fn limits(config: &Config) -> grpc::Limits {
-    let files = raise_file_limit();
-    let connections_max =
-        config.grpc_connections_max.min(files.saturating_sub(FILES_RESERVED).max(files / 2));
-    tracing::info!(files, connections_max, "limits");
-    grpc::Limits { connections_max, ..grpc::Limits::default() }
 }
 
 /// The signals that stop the broker.

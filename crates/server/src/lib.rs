@@ -5,9 +5,13 @@ mod drain;
 mod durable_file;
 pub mod grpc;
 pub mod http;
+pub mod listen;
 pub mod remoting;
+mod resources;
 pub mod shard;
 pub mod statistics;
 mod stream;
 mod throttle;
 pub mod tls;
+
+pub use resources::Resources;

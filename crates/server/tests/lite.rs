@@ -9,6 +9,7 @@ use redstart_engine::{
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
+    Resources,
     grpc::{self, Grpc},
     shard::{self, Shard},
 };
@@ -59,6 +60,7 @@ impl Broker {
             advertise: None,
             certificate: None,
             limits: grpc::Limits::default(),
+            resources: Resources::default(),
         };
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();

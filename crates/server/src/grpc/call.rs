@@ -1,6 +1,6 @@
 //! One call: its request comes in, its method is found, its answer goes out.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
@@ -50,6 +50,22 @@ macro_rules! bodies {
     };
 }
 
+/// Counts a telemetry stream of a connection, until it is dropped.
+struct TelemetryOpen(Arc<Peer>);
+
+impl TelemetryOpen {
+    fn of(peer: &Arc<Peer>) -> TelemetryOpen {
+        peer.telemetry.fetch_add(1, Ordering::Relaxed);
+        TelemetryOpen(peer.clone())
+    }
+}
+
+impl Drop for TelemetryOpen {
+    fn drop(&mut self) {
+        self.0.telemetry.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 pub(super) async fn serve(
     service: Arc<Service>,
     request: Request<RecvStream>,
@@ -91,6 +107,7 @@ async fn serve_other(service: Arc<Service>, method: &str, mut call: Call) {
         "SyncLiteSubscription" => unary!(service.sync_lite_subscription, call),
         "PullMessage" => bodies!(service.pull_message, call),
         "Telemetry" => {
+            let _open = TelemetryOpen::of(&call.head.peer);
             let incoming = call.incoming.patient();
             call.answer.stream(service.telemetry(&call.head, incoming)).await;
         }

@@ -1,14 +1,25 @@
 //! One HTTP/2 connection and its calls, in one task: the calls of a connection wake it together, and what they answer
 //! is written together.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+};
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
 use h2::{Ping, PingPong, server};
-use tokio::sync::watch;
+use tokio::{net::TcpStream, sync::watch};
+use tokio_rustls::TlsAcceptor;
 
-use super::{Limits, call, io::Connection, service::Service};
+use super::{
+    Limits, call,
+    intake::Intake,
+    io::{Connection, open},
+    service::Service,
+};
+use crate::listen::Activity;
 
 /// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
 const STREAMS_MAX: u32 = 1024;
@@ -27,8 +38,30 @@ enum Event {
     Dead,
 }
 
-/// Serves a connection until its peer leaves, or the server stops and the calls under way have ended.
-pub(super) async fn serve(connection: Connection, service: Arc<Service>) {
+/// Does the handshakes, and serves the connection until its peer leaves, or the server stops and the calls under way have ended.
+pub(super) async fn serve(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    service: Arc<Service>,
+    activity: Arc<Activity>,
+    intake: Arc<Intake>,
+) {
+    let limits = &service.config.limits;
+    let opening = tokio::time::timeout(limits.handshake_timeout, open(stream, tls, intake));
+    let mut stopped = service.stopped.clone();
+    let opened = tokio::select! {
+        opened = opening => opened,
+        // The sender is gone only when the server is.
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    match opened {
+        Ok(Ok(connection)) => serve_open(connection, &service, &activity).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a gRPC connection did not open"),
+        Err(_) => tracing::debug!("a gRPC connection did not open in time"),
+    }
+}
+
+async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &Activity) {
     let peer = connection.peer().clone();
     let limits = &service.config.limits;
     let handshake = server::Builder::new()
@@ -46,6 +79,7 @@ pub(super) async fn serve(connection: Connection, service: Arc<Service>) {
     if let Some(pings) = http.ping_pong() {
         running.push(Either::Right(keep_alive(pings, limits).boxed()));
     }
+    let beside_calls = running.len();
     poll_fn(|cx| {
         loop {
             let mut begun = false;
@@ -54,6 +88,7 @@ pub(super) async fn serve(connection: Connection, service: Arc<Service>) {
                 let Some(Ok((request, respond))) = accepted else { return Poll::Ready(()) };
                 let call = call::serve(service.clone(), request, respond, peer.clone());
                 running.push(Either::Left(call.map(|()| Event::Answered)));
+                activity.requested();
                 begun = true;
             }
             while let Poll::Ready(Some(event)) = running.poll_next_unpin(cx) {
@@ -65,6 +100,8 @@ pub(super) async fn serve(connection: Connection, service: Arc<Service>) {
                 begun = true;
             }
             if !begun {
+                let waiting = beside_calls + peer.telemetry.load(Ordering::Relaxed);
+                activity.set_busy(running.len() > waiting);
                 return Poll::Pending;
             }
         }

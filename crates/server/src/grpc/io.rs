@@ -4,7 +4,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     task::{Context, Poll},
     time::Instant,
 };
@@ -12,7 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -32,8 +32,6 @@ pub(super) struct Connection {
     preface_at: usize,
     conduct: Conduct,
     peer: Arc<Peer>,
-    /// Its place among all connections.
-    _place: OwnedSemaphorePermit,
 }
 
 /// What a call can ask about its connection.
@@ -44,21 +42,19 @@ pub(super) struct Peer {
     /// Places of answers that carry message bodies.
     pub answers: Semaphore,
     pub intake: Arc<Intake>,
+    /// Open telemetry streams: they are no requests under way.
+    pub telemetry: AtomicUsize,
 }
 
 /// Does the handshakes. Plaintext and TLS are told apart by the first byte; whatever does not speak HTTP/2 is refused.
-pub(super) async fn open(
-    stream: TcpStream,
-    tls: TlsAcceptor,
-    intake: Arc<Intake>,
-    place: OwnedSemaphorePermit,
-) -> io::Result<Connection> {
+pub(super) async fn open(stream: TcpStream, tls: TlsAcceptor, intake: Arc<Intake>) -> io::Result<Connection> {
     let mut stream = Stream::open(stream, tls).await?;
     let peer = Arc::new(Peer {
         local: stream.local().ok(),
         remote: stream.remote().ok(),
         answers: Semaphore::new(ANSWERS_MAX),
         intake,
+        telemetry: AtomicUsize::new(0),
     });
     let (mut preface, mut have) = ([0; PREFACE.len()], 0);
     while have < PREFACE.len() {
@@ -72,7 +68,7 @@ pub(super) async fn open(
         }
     }
     let conduct = Conduct::new(Instant::now());
-    Ok(Connection { stream, preface_at: 0, conduct, peer, _place: place })
+    Ok(Connection { stream, preface_at: 0, conduct, peer })
 }
 
 impl AsyncRead for Connection {

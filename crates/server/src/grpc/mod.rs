@@ -3,7 +3,6 @@
 //! It translates, and holds no delivery state: what a client may do with a message is in its signed receipt handle.
 //! What it does hold is who the clients are ([`clients`]) and which of their messages are to be renewed ([`renewal`]).
 
-mod accept;
 mod ack;
 mod answer;
 mod call;
@@ -36,24 +35,30 @@ mod transactions;
 mod view;
 
 use std::{
-    future::Future, io::Error as IoError, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration,
+    future::Future,
+    io::Error as IoError,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
 
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
-    task::JoinSet,
 };
 
 use crate::{
+    Resources,
     drain::Drained,
+    listen::{self, Port, PortLimits},
     shard::ShardHandle,
     tls::{self, CertificateFiles, TlsError},
 };
-use accept::Rooms;
 use clients::Clients;
 use commands::Questions;
 use handle::Signer;
+use intake::Intake;
 use renewal::Renewal;
 use service::Service;
 
@@ -77,6 +82,8 @@ pub struct Config {
     /// The operator's certificate; without one, a self-signed one is made.
     pub certificate: Option<CertificateFiles>,
     pub limits: Limits,
+    /// What it shares with the other ports.
+    pub resources: Resources,
 }
 
 /// How much clients may take of the front end.
@@ -84,8 +91,8 @@ pub struct Config {
 pub struct Limits {
     /// Connections at a time.
     pub connections_max: usize,
-    /// Handshakes at a time; past it the oldest is dropped for a new one.
-    pub opening_max: usize,
+    /// Connections that have made no call yet; past it the oldest of them gives way to a new one.
+    pub silent_max: usize,
     /// For a connection to say what it is: TLS handshake and HTTP/2 preface.
     pub handshake_timeout: Duration,
     /// For a request to come in whole.
@@ -99,7 +106,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections_max: 50_000,
-            opening_max: 2048,
+            silent_max: 2048,
             handshake_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(60),
@@ -126,7 +133,8 @@ pub struct Grpc {
     service: Service,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     stopping: watch::Sender<bool>,
-    rooms: Rooms,
+    port: Port,
+    intake: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -151,7 +159,8 @@ impl Grpc {
         let clients = Arc::new(Clients::default());
         let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
         let (stopping, stopped) = watch::channel(false);
-        let rooms = Rooms::new(&config.limits);
+        let Limits { connections_max, silent_max, .. } = config.limits;
+        let port = config.resources.connections.port("gRPC", PortLimits { connections_max, silent_max });
         let service = Service {
             shard,
             config: Arc::new(config),
@@ -162,7 +171,7 @@ impl Grpc {
             renewal,
             signer: Arc::new(signer),
         };
-        Ok(Grpc { listener, tls, service, checks, stopping, rooms })
+        Ok(Grpc { listener, tls, service, checks, stopping, port, intake: Arc::default() })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -176,29 +185,23 @@ impl Grpc {
 
     /// For those who look at the front end while it works.
     pub fn view(&self) -> View {
-        View::new(self.service.clients.clone(), self.rooms.clone(), &self.service.config.limits)
+        View::new(self.service.clients.clone(), self.port.open.clone(), self.intake.clone())
     }
 
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
-        let Grpc { listener, tls, service, checks, stopping, rooms } = self;
+        let Grpc { listener, tls, service, checks, stopping, port, intake } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
-        let mut incoming = accept::incoming(listener, tls, service.config.limits.clone(), &rooms);
         // Those still open are cut off when this is dropped.
-        let mut open = JoinSet::new();
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                () = &mut stop => break,
-                Some(_) = open.join_next() => {}
-                connection = incoming.recv() => match connection {
-                    Some(connection) => drop(open.spawn(http2::serve(connection, service.clone()))),
-                    None => break,
-                },
-            }
-        }
-        drop(incoming);
+        let mut open = {
+            let service = service.clone();
+            listen::accept(listener, &port, stop, move |stream, activity| {
+                let intake = Arc::new(Intake::new(intake.clone()));
+                http2::serve(stream, tls.clone(), service.clone(), activity, intake)
+            })
+            .await
+        };
         // Long polls and telemetry streams end, so that their connections can.
         stopping.send_replace(true);
         service.clients.close();

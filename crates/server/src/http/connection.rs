@@ -3,7 +3,10 @@ use std::{
     future::Future as _,
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,6 +21,7 @@ use tokio::{
 };
 
 use super::{Limits, Router};
+use crate::listen::Activity;
 
 /// An answer that is being written when the broker stops gets this long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -26,15 +30,23 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) async fn serve(
     stream: TcpStream,
     router: Arc<Router>,
-    limits: &Limits,
+    limits: Arc<Limits>,
+    activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
-) -> Result<(), hyper::Error> {
+) {
     let body_bytes_max = limits.body_bytes_max;
+    let work = Arc::new(Work { activity, answering: AtomicBool::new(false) });
+    let asked = work.clone();
     let service = service_fn(move |request| {
-        let router = router.clone();
-        async move { Ok::<_, Infallible>(router.answer(request, body_bytes_max).await) }
+        let (router, work) = (router.clone(), asked.clone());
+        async move {
+            work.begin();
+            let answer = router.answer(request, body_bytes_max).await;
+            work.answering.store(false, Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        }
     });
-    let io = TokioIo::new(Paced { stream, time: limits.write_timeout, stuck: None });
+    let io = TokioIo::new(Paced { stream, time: limits.write_timeout, stuck: None, work });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // It runs from the end of one request to the end of the next one's headers.
@@ -43,11 +55,37 @@ pub(super) async fn serve(
         .max_buf_size(limits.header_bytes_max)
         .serve_connection(io, service);
     tokio::pin!(connection);
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended");
     }
-    tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+}
+
+/// A request is under way from its headers until its answer is written.
+struct Work {
+    activity: Arc<Activity>,
+    /// The answer is being made.
+    answering: AtomicBool,
+}
+
+impl Work {
+    fn begin(&self) {
+        self.answering.store(true, Ordering::Relaxed);
+        self.activity.requested();
+        self.activity.set_busy(true);
+    }
+
+    fn flushed(&self) {
+        if !self.answering.load(Ordering::Relaxed) {
+            self.activity.set_busy(false);
+        }
+    }
 }
 
 /// A stream whose peer has to read what it is sent.
@@ -56,6 +94,7 @@ struct Paced {
     time: Duration,
     /// Runs while nothing can be written.
     stuck: Option<Pin<Box<Sleep>>>,
+    work: Arc<Work>,
 }
 
 impl Paced {
@@ -91,6 +130,9 @@ impl AsyncWrite for Paced {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if let Poll::Ready(Ok(())) = flushed {
+            self.work.flushed();
+        }
         self.wrote(cx, flushed)
     }
 

@@ -1,9 +1,8 @@
 //! The HTTP front end: what operators and their tools read. It is beside the broker and must never be in its way: few
 //! connections, small requests, and nothing that holds up the shard.
 //!
-//! A request goes from [`accept`] and [`connection`] through [`router`] to the [`Part`] that is mounted at its path.
+//! A request goes from [`connection`] through [`router`] to the [`Part`] that is mounted at its path.
 
-mod accept;
 mod connection;
 mod health;
 pub mod metrics;
@@ -13,7 +12,11 @@ use std::{io::Error as IoError, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::statistics::Live;
+use crate::{
+    Resources,
+    listen::{self, Port, PortLimits},
+    statistics::Live,
+};
 
 pub use health::{Health, Stage};
 pub use metrics::{Metrics, Sources};
@@ -24,12 +27,14 @@ pub use router::{Answer, Answering, Part, Request, Router};
 pub struct Config {
     pub listen: SocketAddr,
     pub limits: Limits,
+    /// What it shares with the other ports.
+    pub resources: Resources,
 }
 
 /// How much peers may take of the front end.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time; past it the oldest is closed for a new one.
+    /// Connections at a time.
     pub connections_max: usize,
     /// Of a request's line and headers, and of its body.
     pub header_bytes_max: usize,
@@ -68,14 +73,17 @@ pub struct Http {
     listener: TcpListener,
     limits: Limits,
     router: Arc<Router>,
-    connections: Live,
+    port: Port,
 }
 
 impl Http {
     pub async fn bind(config: Config, router: Router) -> Result<Http, StartError> {
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| StartError { address, source })?;
-        Ok(Http { listener, limits: config.limits, router: Arc::new(router), connections: Live::default() })
+        let connections_max = config.limits.connections_max;
+        let limits = PortLimits { connections_max, silent_max: connections_max };
+        let port = config.resources.connections.port("HTTP", limits);
+        Ok(Http { listener, limits: config.limits, router: Arc::new(router), port })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -84,11 +92,20 @@ impl Http {
 
     /// How many connections are open.
     pub fn connections(&self) -> Live {
-        self.connections.clone()
+        self.port.open.clone()
     }
 
     /// Serves until `stopped` says so.
     pub async fn serve(self, stopped: watch::Receiver<bool>) {
-        accept::accept(self, stopped).await;
+        let Http { listener, limits, router, port } = self;
+        let limits = Arc::new(limits);
+        let mut stop = stopped.clone();
+        // The sender is gone only when the broker is.
+        let stop = async move { drop(stop.wait_for(|stopped| *stopped).await) };
+        let mut open = listen::accept(listener, &port, stop, move |stream, activity| {
+            connection::serve(stream, router.clone(), limits.clone(), activity, stopped.clone())
+        })
+        .await;
+        while open.join_next().await.is_some() {}
     }
 }

@@ -21,7 +21,7 @@ use super::{
     request::{Answer, Request},
     room::Room,
 };
-use crate::stream::Stream;
+use crate::{listen::Activity, stream::Stream};
 
 /// Requests of one connection at a time, held polls included.
 const REQUESTS_MAX: usize = 8192;
@@ -29,30 +29,46 @@ const REQUESTS_MAX: usize = 8192;
 const TOLD_MAX: usize = 1024;
 /// A connection that says nothing for this long is closed, as RocketMQ does.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// Whoever stops for this long in the middle of a large frame, or does not read, is gone.
+/// A peer that stops for this long in the middle of a frame, or does not read, is gone.
 const STUCK_MAX: Duration = Duration::from_secs(30);
+/// For a frame to come in whole.
+const FRAME_TIME_MAX: Duration = Duration::from_secs(60);
 /// One-way requests get this long to end after the connection has.
 const GRACE: Duration = Duration::from_secs(2);
 /// Frames above this wait for room before they are read.
 pub(super) const SMALL_FRAME: usize = 64 << 10;
 
-pub(super) async fn serve(stream: Stream, context: Arc<Context>) -> io::Result<()> {
+pub(super) async fn serve(stream: Stream, context: Arc<Context>, activity: Arc<Activity>) -> io::Result<()> {
     let (told, telling) = mpsc::channel(TOLD_MAX);
     let peer = Arc::new(Peer::new(stream.remote()?, stream.local()?, told));
-    let mut connection = Connection::new(context, peer);
+    let presence = Presence { context: context.clone(), peer: peer.clone() };
+    let mut connection = Connection::new(context, peer, activity);
     let result = connection.run(stream, telling).await;
-    let Connection { context, peer, served, .. } = connection;
-    peer.gone();
-    context.disconnected(&peer);
+    drop(presence);
+    let served = connection.served;
     if tokio::time::timeout(GRACE, served.for_each(|_| std::future::ready(()))).await.is_err() {
         tracing::debug!("requests of a closed connection did not end in time");
     }
     result
 }
 
+/// The peer is there until this is dropped, by the end of the connection or of its task.
+struct Presence {
+    context: Arc<Context>,
+    peer: Arc<Peer>,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.peer.gone();
+        self.context.disconnected(&self.peer);
+    }
+}
+
 struct Connection {
     context: Arc<Context>,
     peer: Arc<Peer>,
+    activity: Arc<Activity>,
     input: BytesMut,
     appetite: Appetite,
     /// For the large frame that is being read.
@@ -61,6 +77,8 @@ struct Connection {
     polls: Served,
     outbox: Outbox,
     heard_at: Instant,
+    /// Since when a frame is there in part.
+    part_since: Option<Instant>,
     /// When the peer last read something, or had read everything.
     wrote_at: Instant,
 }
@@ -71,11 +89,12 @@ type Served = FuturesUnordered<Pin<Box<dyn Future<Output = Option<Outgoing>> + S
 type Asked = Pin<Box<dyn Future<Output = Option<Room>> + Send>>;
 
 impl Connection {
-    fn new(context: Arc<Context>, peer: Arc<Peer>) -> Connection {
+    fn new(context: Arc<Context>, peer: Arc<Peer>, activity: Arc<Activity>) -> Connection {
         let now = Instant::now();
         Connection {
             context,
             peer,
+            activity,
             input: BytesMut::new(),
             appetite: Appetite::default(),
             room: None,
@@ -83,6 +102,7 @@ impl Connection {
             polls: Served::new(),
             outbox: Outbox::default(),
             heard_at: now,
+            part_since: None,
             wrote_at: now,
         }
     }
@@ -99,6 +119,7 @@ impl Connection {
                 asked_room = self.wanted_room();
                 self.appetite.reserve(&mut self.input);
             }
+            self.activity.set_busy(!self.is_idle());
             // What has finished comes before what is written, so that much is written at once.
             tokio::select! {
                 biased;
@@ -129,7 +150,9 @@ impl Connection {
     fn take_frames(&mut self) -> io::Result<()> {
         let invalid = |error: DecodeError| io::Error::new(io::ErrorKind::InvalidData, error);
         while let Some(command) = decode(&mut self.input).map_err(invalid)? {
+            self.part_since = None;
             let room = self.room.take();
+            self.activity.requested();
             if command.is_response() {
                 self.peer.answered(command);
             } else if self.polls.len() + self.served.len() < REQUESTS_MAX {
@@ -145,7 +168,17 @@ impl Connection {
                 }
             }
         }
+        if self.input.is_empty() || self.outbox.is_full() {
+            self.part_since = None;
+        } else {
+            self.part_since.get_or_insert(self.heard_at);
+        }
         Ok(())
+    }
+
+    /// Nothing is under way and no part of a request has come.
+    fn is_idle(&self) -> bool {
+        self.input.is_empty() && self.served.is_empty() && self.polls.is_empty() && self.outbox.is_done()
     }
 
     /// A frame that is large waits for room before the rest of it is read.
@@ -184,10 +217,12 @@ impl Connection {
     fn look_at_clock(&mut self) -> io::Result<Instant> {
         let now = Instant::now();
         let (silent, stuck) = (now - self.heard_at, now - self.wrote_at);
-        let silent_max = if self.room.is_some() { STUCK_MAX } else { IDLE_MAX };
+        let (in_part, reading) = (self.part_since.is_some(), !self.outbox.is_full());
+        let silent_max = if in_part { STUCK_MAX } else { IDLE_MAX };
         // One whose polls are held has nothing to say.
-        let idle = silent >= silent_max && (self.polls.is_empty() || self.room.is_some());
-        if idle || (!self.outbox.is_done() && stuck >= STUCK_MAX) {
+        let idle = reading && silent >= silent_max && (self.polls.is_empty() || in_part);
+        let slow = self.part_since.is_some_and(|since| reading && now - since >= FRAME_TIME_MAX);
+        if idle || slow || (!self.outbox.is_done() && stuck >= STUCK_MAX) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(now + STUCK_MAX / 2)

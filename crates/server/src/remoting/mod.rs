@@ -15,7 +15,6 @@ mod elsewhere;
 mod ensure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod listen;
 mod locks;
 mod members;
 mod names;
@@ -50,14 +49,16 @@ use std::{
 
 use redstart_engine::{Timestamp, TransactionCheck};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
 };
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
+    Resources,
+    listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
-    statistics::Live,
+    stream::Stream,
     tls::{self, CertificateFiles, TlsError},
 };
 use admin::{Resets, Settings};
@@ -79,6 +80,10 @@ const AUTO_CREATE_QUEUES: u32 = 8;
 /// Bytes of large requests being read or served, and of messages on their way to consumers, over all connections.
 const INCOMING_BYTES_MAX: usize = 512 << 20;
 const OUTGOING_BYTES_MAX: usize = 512 << 20;
+/// Connections of the name service and of the broker.
+const PORT_LIMITS: PortLimits = PortLimits { connections_max: 10_000, silent_max: 2048 };
+/// Clients connect to the name service before they use it.
+const FIRST_BYTE_MAX: Duration = Duration::from_secs(120);
 /// How often members and other brokers are looked at.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// What older clients call the VIP channel is at the broker's port less this.
@@ -103,6 +108,8 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// Delays of the classic delay levels.
     pub delay_levels: Vec<Duration>,
+    /// What it shares with the other ports.
+    pub resources: Resources,
 }
 
 impl Config {
@@ -135,9 +142,9 @@ pub enum StartError {
 struct Context {
     shard: ShardHandle,
     config: Config,
-    /// The broker's port, as it was bound.
+    /// The ports as they were bound.
     port: u16,
-    names_port: u16,
+    names_at: u16,
     started: Timestamp,
     settings: Settings,
     resets: Resets,
@@ -148,9 +155,8 @@ struct Context {
     names: Names,
     incoming: Rooms,
     outgoing: Rooms,
-    /// Connections to the two ports.
-    names_open: Live,
-    broker_open: Live,
+    names_port: Port,
+    broker_port: Port,
 }
 
 impl Context {
@@ -191,8 +197,8 @@ impl std::fmt::Debug for Tls {
 impl Remoting {
     /// Listens; the certificate and the name service's values are kept in `data_dir`.
     pub async fn bind(config: Config, shard: ShardHandle, data_dir: &Path) -> Result<Remoting, StartError> {
-        let names = listen("the name service", config.namesrv).await?;
-        let broker = listen("the broker", config.listen).await?;
+        let names = bind("the name service", config.namesrv).await?;
+        let broker = bind("the broker", config.listen).await?;
         let address = config.listen;
         let at = broker.local_addr().map_err(|source| StartError::Listen {
             what: "the broker",
@@ -204,7 +210,7 @@ impl Remoting {
         let context = Context {
             shard,
             port: at.port(),
-            names_port: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),
+            names_at: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),
             started: SystemClock.now(),
             settings: Settings::new(&config),
             resets: Resets::default(),
@@ -214,8 +220,8 @@ impl Remoting {
             names: Names::open(data_dir).map_err(StartError::Names)?,
             incoming: Rooms::new(INCOMING_BYTES_MAX),
             outgoing: Rooms::new(OUTGOING_BYTES_MAX),
-            names_open: Live::default(),
-            broker_open: Live::default(),
+            names_port: config.resources.connections.port("name service", PORT_LIMITS),
+            broker_port: config.resources.connections.port("broker", PORT_LIMITS),
             config,
         };
         let context = Arc::new(context);
@@ -259,15 +265,15 @@ impl Remoting {
     /// Serves until `stopped` says so.
     pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
-        let (names_open, broker_open) = (&context.names_open, &context.broker_open);
+        let (names_port, broker_port) = (&context.names_port, &context.broker_port);
         let listeners =
-            [Some((names, names_open)), Some((broker, broker_open)), vip.map(|vip| (vip, broker_open))];
+            [Some((names, names_port)), Some((broker, broker_port)), vip.map(|vip| (vip, broker_port))];
         let accepting: Vec<_> = listeners
             .into_iter()
             .flatten()
-            .map(|(listener, open)| {
-                let (tls, context, stopped) = (tls.clone(), context.clone(), stopped.clone());
-                tokio::spawn(listen::accept(listener, tls, context, open.clone(), stopped))
+            .map(|(listener, port)| {
+                let (tls, context, port) = (tls.clone(), context.clone(), port.clone());
+                tokio::spawn(accept(listener, tls, context, port, stopped.clone()))
             })
             .collect();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -294,7 +300,44 @@ impl Context {
     }
 }
 
-async fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+/// Serves the connections of a listener until `stopped`.
+async fn accept(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    context: Arc<Context>,
+    port: Port,
+    stopped: watch::Receiver<bool>,
+) {
+    let until = |mut stopped: watch::Receiver<bool>| async move {
+        // The sender is gone only when the broker is.
+        drop(stopped.wait_for(|stopped| *stopped).await);
+    };
+    let mut open = listen::accept(listener, &port, until(stopped.clone()), move |stream, activity| {
+        let (tls, context, stopped) = (tls.clone(), context.clone(), until(stopped.clone()));
+        async move {
+            tokio::select! {
+                result = serve(stream, tls, context, activity) => if let Err(error) = result {
+                    tracing::debug!(%error, "a Remoting connection ended");
+                },
+                () = stopped => {}
+            }
+        }
+    })
+    .await;
+    while open.join_next().await.is_some() {}
+}
+
+async fn serve(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    context: Arc<Context>,
+    activity: Arc<Activity>,
+) -> std::io::Result<()> {
+    let stream = tokio::time::timeout(FIRST_BYTE_MAX, Stream::open(stream, tls)).await??;
+    connection::serve(stream, context, activity).await
+}
+
+async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
 }
 

@@ -16,7 +16,7 @@ impl View {
 
     /// Connections to the name service and to the broker.
     pub fn connections(&self) -> (usize, usize) {
-        (self.context.names_open.count(), self.context.broker_open.count())
+        (self.context.names_port.open.count(), self.context.broker_port.open.count())
     }
 
     /// Bytes of large requests that are read or served, and how many there may be.

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use redstart_engine::{Config as EngineConfig, Retention};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
+    Resources,
     remoting::{Config, Elsewhere, Remoting, View},
     shard::{self, Shard},
 };
@@ -69,6 +70,7 @@ impl Broker {
             auto_create_groups: true,
             auto_create_topics: false,
             delay_levels: EngineConfig::default().delay_levels,
+            resources: Resources::default(),
         };
         // However full the disk is that the test runs on, nothing is removed or refused for that.
         let never = 101;

@@ -11,6 +11,7 @@ use redstart_engine::{
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
+    Resources,
     grpc::{self, Commands, Grpc},
     shard::{self, Shard, ShardHandle},
 };
@@ -45,6 +46,7 @@ pub fn config() -> grpc::Config {
         advertise: None,
         certificate: None,
         limits: grpc::Limits::default(),
+        resources: Resources::default(),
     }
 }
 

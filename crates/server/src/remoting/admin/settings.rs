@@ -189,7 +189,7 @@ pub(crate) async fn broker_config(request: &Request) -> Result<Answer, Refusal> 
 pub(crate) fn names_config(request: &Request) -> Result<Answer, Refusal> {
     let context = &request.context;
     let shown = [
-        ("listenPort", context.names_port.to_string()),
+        ("listenPort", context.names_at.to_string()),
         (ORDER_MESSAGES, context.settings.order_messages().to_string()),
         ("enableAllTopicList", true.to_string()),
         ("returnOrderTopicConfigToBroker", true.to_string()),

@@ -1,0 +1,71 @@
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+use super::{Activity, Port};
+use crate::throttle::Throttle;
+
+/// Pause after a failed accept (out of file descriptors, mostly).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+static FAILED: Throttle = Throttle::new();
+static REFUSED: Throttle = Throttle::new();
+
+/// Accepts connections until `stop`, each with a task of its own, and returns the tasks that still run. The task of an
+/// idle connection can be dropped at any time, when a new connection needs its place.
+pub(crate) async fn accept<C>(
+    listener: TcpListener,
+    port: &Port,
+    stop: impl Future<Output = ()>,
+    serve: impl Fn(TcpStream, Arc<Activity>) -> C,
+) -> JoinSet<()>
+where
+    C: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => return tasks,
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let Some(place) = port.place().await else {
+                    refused(port);
+                    continue;
+                };
+                let (id, connection) = (place.id, serve(stream, place.activity.clone()));
+                let task = tasks.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+                port.serving(id, task);
+            }
+            Err(error) => {
+                if let Some(repeated) = FAILED.permit() {
+                    tracing::warn!(port = port.name, %error, repeated, "cannot accept a connection");
+                }
+                port.make_room();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn refused(port: &Port) {
+    if let Some(repeated) = REFUSED.permit() {
+        let (open, limit) = (port.open.count(), port.limits.connections_max);
+        tracing::warn!(
+            port = port.name,
+            open,
+            limit,
+            repeated,
+            "a connection is refused: all places are taken and none of the connections is idle"
+        );
+    }
+}

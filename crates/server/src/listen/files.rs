@@ -1,0 +1,63 @@
+//! The files that the process may open, and what they are for.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Files of the log that stay open between reads, at most: what [`redstart_log::Options`] has by default.
+const LOG_FILES_MAX: usize = 512;
+/// Files that a process has open before its first connection: standard streams, the runtime's, listeners, locks.
+const OPEN_AT_START: usize = 24;
+/// Files that are opened for a moment: checkpoints, indexes being written, certificates, connections to be refused.
+const MARGIN_MIN: usize = 16;
+const MARGIN_MAX: usize = 256;
+
+/// How the files that the process may open are shared out, so that connections never take those that the log needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileBudget {
+    /// The limit of the process.
+    pub total: usize,
+    /// For segments and their indexes that stay open.
+    pub log: usize,
+    /// For connections, on all ports together.
+    pub connections: usize,
+}
+
+impl FileBudget {
+    /// Raises the soft limit to the hard one where that is allowed (shells give only 1,024), and shares it out.
+    pub fn of_process() -> FileBudget {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let files = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+        let total = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+        FileBudget::of(total, open_files().unwrap_or(0))
+    }
+
+    /// Shares out `total` files, of which `open` are open already for other purposes.
+    fn of(total: usize, open: usize) -> FileBudget {
+        let log = (total / 8).min(LOG_FILES_MAX);
+        let margin = (total / 8).clamp(MARGIN_MIN, MARGIN_MAX);
+        let taken = log + margin + open + OPEN_AT_START;
+        // With next to no files the broker still serves some connections.
+        let connections = total.saturating_sub(taken).max(total / 8);
+        FileBudget { total, log: log.max(1), connections }
+    }
+}
+
+fn open_files() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_to_the_log() {
+        for (total, log, connections) in
+            [(64, 8, 12), (120, 15, 61), (1024, 128, 740), (65_536, 512, 64_740), (1 << 20, 512, 1_047_780)]
+        {
+            let budget = FileBudget::of(total, 4);
+            assert_eq!(budget, FileBudget { total, log, connections }, "of {total}");
+        }
+        assert!(FileBudget::of(usize::MAX, 4).connections > 1 << 40);
+    }
+}

@@ -1,0 +1,7 @@
+use crate::listen::Connections;
+
+/// What all ports share, so that none of them can use up the process. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Resources {
+    pub connections: Connections,
+}

@@ -5,12 +5,16 @@ import static interop.Scenario.check;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
 import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
@@ -27,6 +31,8 @@ final class Cross {
     private static final List<String> GROUPS = List.of("red", "blue");
     private static final int PER_GROUP = 10;
     private static final long LATE_MS_MAX = 5000;
+    /** Of lib/levels.py: 10 s, time enough to change the consumer. */
+    private static final int WAITING_LEVEL = 13;
 
     static String normal(Lab lab) throws Exception {
         String out = lab.topic() + "-out";
@@ -56,6 +62,59 @@ final class Cross {
         check(new String(got.getBody()).equals("two"), "the body over Remoting changed");
         check(got.getMsgId().equals(receipt.getMessageId().toString()), "id over Remoting %s, sent as %s", got.getMsgId(), receipt.getMessageId());
         inbox.exactly(List.of("two"), 5);
+        return "";
+    }
+
+    /** A group changes its protocol while messages wait for their next attempt: the consumer over gRPC gets each once. */
+    static String moveOut(Lab lab) throws Exception {
+        List<String> labels = Lab.labels("m", 8);
+        String out = lab.topic();
+        List<String> failed = new CopyOnWriteArrayList<>();
+        DefaultMQPushConsumer first = lab.consumer(out);
+        first.subscribe(out, "*");
+        first.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(message -> failed.add(Lab.label(message)));
+            context.setDelayLevelWhenNextConsume(WAITING_LEVEL);
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+        first.start();
+        DefaultMQProducer producer = lab.producer();
+        for (String label : labels) {
+            Lab.ok(producer.send(Lab.message(out, label)));
+        }
+        lab.step("failing over Remoting");
+        check(Inbox.eventually(40, () -> failed.size() >= labels.size()), "only %s came over Remoting", failed);
+        // The last failure is on its way to the server.
+        Thread.sleep(1000);
+        first.shutdown();
+        lab.step("waiting for the retries over gRPC");
+        List<Grpc.Arrival> arrivals = Grpc.join(lab, out);
+        Inbox.eventually(60, () -> arrivals.size() >= labels.size());
+        Thread.sleep(3000);
+        check(Grpc.labels(arrivals).stream().sorted().toList().equals(labels), "after Remoting gRPC got %s", Grpc.labels(arrivals));
+        return "";
+    }
+
+    /** The same the other way. */
+    static String moveIn(Lab lab) throws Exception {
+        List<String> labels = Lab.labels("m", 8);
+        String in = lab.topic();
+        List<String> failed = new CopyOnWriteArrayList<>();
+        Producer other = Grpc.producer(lab, in);
+        PushConsumer first = Grpc.fail(lab, in, failed, label -> other.send(Grpc.message(in, label).build()));
+        for (String label : labels) {
+            other.send(Grpc.message(in, label).build());
+        }
+        lab.step("failing over gRPC");
+        check(Inbox.eventually(40, () -> failed.size() >= labels.size()), "only %s came over gRPC", failed);
+        Thread.sleep(1000);
+        first.close();
+        lab.step("waiting for the retries over Remoting");
+        Inbox inbox = new Inbox();
+        lab.listen(in, in, inbox);
+        Inbox.eventually(60, () -> inbox.size() >= labels.size());
+        Thread.sleep(3000);
+        check(inbox.labels().stream().sorted().toList().equals(labels), "after gRPC Remoting got %s", inbox.labels());
         return "";
     }
 

@@ -9,6 +9,7 @@ import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
@@ -69,6 +70,41 @@ final class Grpc {
             return primed[0] || pause(primed);
         }), "no primer arrived over gRPC");
         lab.step("working");
+        return arrivals;
+    }
+
+    /** A consumer that fails every message once it is primed; it does not close by itself. */
+    static PushConsumer fail(Lab lab, String name, List<String> failed, Sending primer) throws Exception {
+        boolean[] primed = {false};
+        PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration()).setConsumerGroup(name)
+            .setSubscriptionExpressions(Map.of(name, FilterExpression.SUB_ALL))
+            .setMessageListener(message -> {
+                String label = message.getProperties().get("interop");
+                if (PRIMER.equals(label)) {
+                    primed[0] = true;
+                    return ConsumeResult.SUCCESS;
+                }
+                failed.add(label);
+                return ConsumeResult.FAILURE;
+            }).build();
+        lab.step("waiting for the first message over gRPC");
+        Scenario.check(Inbox.eventually(60, () -> {
+            send(primer);
+            return primed[0] || pause(primed);
+        }), "no primer arrived over gRPC");
+        lab.step("working");
+        return consumer;
+    }
+
+    /** A consumer of a group that has a position already: no primers. */
+    static List<Arrival> join(Lab lab, String name) throws Exception {
+        List<Arrival> arrivals = new CopyOnWriteArrayList<>();
+        lab.keep(PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration()).setConsumerGroup(name)
+            .setSubscriptionExpressions(Map.of(name, FilterExpression.SUB_ALL))
+            .setMessageListener(message -> {
+                arrivals.add(new Arrival(message, System.currentTimeMillis()));
+                return ConsumeResult.SUCCESS;
+            }).build());
         return arrivals;
     }
 

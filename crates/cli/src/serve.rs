@@ -159,6 +159,7 @@ async fn serve(
         .await
         .map_err(|error| startup::remoting(&error, config))?;
     remoting.look_elsewhere(Arc::new(grpc.commands()));
+    grpc.look_for_pullers(Arc::new(remoting.view()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
     // Before anybody is told that it is ready: who then says stop is heard.
     let signals = Signals::listen()?;

@@ -73,6 +73,9 @@ impl State {
         }
         take.end()?;
         state.restore_last_chances(None);
+        let retries: Vec<TopicName> =
+            state.topic_names.keys().filter(|name| name.is_retry()).cloned().collect();
+        retries.iter().for_each(|name| state.note_retry_topic(name));
         Ok(state)
     }
 

@@ -135,6 +135,11 @@ impl TopicName {
     pub fn is_retry(&self) -> bool {
         self.0.starts_with(RETRY_PREFIX)
     }
+
+    /// The name of the group whose retries a topic holds.
+    pub fn retried_group(&self) -> Option<&str> {
+        self.0.strip_prefix(RETRY_PREFIX)
+    }
 }
 
 impl GroupName {

@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub groups: FxHashMap<GroupId, Group>,
     pub group_names: HashMap<GroupName, GroupId>,
     pub group_next: u32,
+    /// The retry topics of groups that have one.
+    pub retry_topics: FxHashMap<GroupId, TopicId>,
     pub subscriptions: FxHashMap<(GroupId, TopicId), Subscription>,
     pub timers: Timers,
     pub transactions: Transactions,
@@ -154,6 +156,7 @@ impl State {
                 self.group_next = self.group_next.max(id.0 + 1);
                 self.group_names.insert(name.clone(), *id);
                 self.groups.insert(*id, Group { id: *id, name: name.clone(), config: config.clone() });
+                self.note_retry_topic(&name.retry_topic());
                 // With fewer retries allowed, a message may be at its last attempt already.
                 self.restore_last_chances(Some(*id));
             }
@@ -364,6 +367,7 @@ impl State {
         self.lites.add(id, name, at);
         self.topic_next = self.topic_next.max(id.0 + 1);
         self.topic_names.insert(name.clone(), id);
+        self.note_retry_topic(name);
         match self.topics.get_mut(&id) {
             Some(topic) => topic.config = config,
             None => {
@@ -372,11 +376,20 @@ impl State {
         }
     }
 
+    /// Finds the group of a retry topic, when both are there.
+    pub fn note_retry_topic(&mut self, name: &TopicName) {
+        let group = name.retried_group().and_then(|group| self.group_names.get(group));
+        if let (Some(group), Some(topic)) = (group, self.topic_names.get(name)) {
+            self.retry_topics.insert(*group, *topic);
+        }
+    }
+
     /// Its lite topics go with it.
     fn delete_topic(&mut self, id: TopicId) {
         let Some(name) = self.topics.get(&id).map(|topic| &topic.name) else { return };
         let mut gone: FxHashSet<TopicId> = self.lites.children(name).into_iter().collect();
         gone.insert(id);
+        self.retry_topics.retain(|_, topic| *topic != id);
         for id in &gone {
             self.lites.remove(*id);
             if let Some(topic) = self.topics.remove(id) {
@@ -399,6 +412,7 @@ impl State {
         if let Some(group) = self.groups.remove(&id) {
             self.group_names.remove(&group.name);
         }
+        self.retry_topics.remove(&id);
         self.subscriptions.retain(|(group, _), _| *group != id);
     }
 

@@ -63,6 +63,7 @@ fn pop(from: &str, by: &str, wait: Duration) -> PopRequest {
         one_per_group: false,
         not_with: None,
         in_order: false,
+        retries: false,
         wait,
     }
 }

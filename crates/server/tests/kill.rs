@@ -81,6 +81,7 @@ fn pop() -> PopRequest {
         one_per_group: false,
         not_with: None,
         in_order: false,
+        retries: false,
         wait: Duration::from_millis(50),
     }
 }

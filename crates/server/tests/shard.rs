@@ -82,6 +82,7 @@ fn pop(wait: Duration) -> PopRequest {
         one_per_group: false,
         not_with: None,
         in_order: false,
+        retries: false,
         wait,
     }
 }

@@ -17,6 +17,7 @@ mod offsets;
 mod pass_over;
 mod query;
 mod recovery;
+mod retries;
 mod send;
 mod settings;
 mod standing;
@@ -30,6 +31,7 @@ use std::{
 };
 
 use redstart_log::{Index, Log, Reader, SegmentId, Usage};
+use rustc_hash::FxHashMap;
 
 pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
@@ -43,6 +45,7 @@ pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueuePro
 pub use pass_over::PassedOver;
 pub use query::{Found, QueryError};
 pub use recovery::{OpenError, Recovered};
+pub use retries::{RECONSUME_TIME, RETRY_TOPIC};
 pub use send::{Half as HalfOptions, SendError, SendOptions, SendReceipt, Sent, Visibility};
 pub use settings::SettingError;
 pub(crate) use settings::Settings;
@@ -80,6 +83,8 @@ pub struct Engine {
     /// it; its receipts must fit nothing that is handed out after.
     receipts_from: u64,
     wakes: Wakes,
+    /// By retry topic. A receive that finds nothing is woken by them.
+    retry_readers: FxHashMap<TopicId, retries::Readers>,
     changes: Vec<Change>,
     events: Vec<Event>,
     passed_over: PassedOver,
@@ -184,6 +189,14 @@ impl Engine {
     }
 
     fn note(&mut self, effects: Effects) {
+        if !self.retry_readers.is_empty() {
+            let grown = effects.grown.iter().map(|queue| queue.topic);
+            for retry in grown.chain(effects.released.iter().map(|(_, topic)| *topic)) {
+                if let Some((group, topics)) = self.retry_readers.get(&retry) {
+                    self.wakes.groups.extend(topics.iter().map(|topic| (*group, *topic)));
+                }
+            }
+        }
         self.wakes.queues.extend(effects.grown);
         self.wakes.groups.extend(effects.released);
     }

@@ -66,6 +66,7 @@ impl Engine {
             clock: Timestamp(0),
             receipts_from: 0,
             wakes: Wakes::default(),
+            retry_readers: Default::default(),
             changes: Vec::new(),
             events: Vec::new(),
             passed_over: PassedOver::default(),

@@ -42,7 +42,11 @@ impl Claim {
         let of_topic = match engine.lite_name_of(receipt.queue.topic) {
             Some((parent, found)) => parent == self.topic && lite.is_none_or(|lite| lite == found.as_str()),
             // One out of another topic, such as a dead letter, has no lite topic to compare.
-            None => receipt.queue.topic == topic,
+            None => {
+                // What waited in the group's retry topic was given out as a message of the topic asked for.
+                receipt.queue.topic == topic
+                    || engine.retry_topic_of(receipt.group) == Some(receipt.queue.topic)
+            }
         };
         if engine.group_id(&self.group) == Some(receipt.group) && of_topic {
             return Ok(());

@@ -115,6 +115,12 @@ impl Default for Limits {
     }
 }
 
+/// Knows the consumers that pull by offset, which the other protocol's clients do.
+pub trait PullConsumers: Send + Sync + std::fmt::Debug {
+    /// Whether a consumer of the group is there that pulls from the group's retry topic.
+    fn take_retries(&self, group: &str) -> bool;
+}
+
 /// The front end could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -170,12 +176,18 @@ impl Grpc {
             stopped,
             renewal,
             signer: Arc::new(signer),
+            pullers: Arc::default(),
         };
         Ok(Grpc { listener, tls, service, checks, stopping, port, intake: Arc::default() })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Tells the front end of consumers that pull, over the other protocol. The first call counts.
+    pub fn look_for_pullers(&self, pullers: Arc<dyn PullConsumers>) {
+        let _ = self.service.pullers.set(pullers);
     }
 
     /// For those who ask about clients, or something of them.

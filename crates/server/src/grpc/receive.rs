@@ -71,6 +71,8 @@ impl Service {
         let topic = self.topic_name(topic)?;
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
+        // Consumers that pull take them themselves, while there are any.
+        let retries = !self.pullers.get().is_some_and(|pullers| pullers.take_retries(group.as_str()));
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let pop = PopRequest {
@@ -88,6 +90,7 @@ impl Service {
             one_per_group: caller.go && request.auto_renew,
             not_with: Some(BIND_TOPIC),
             in_order: false,
+            retries,
             wait: wait(poll, caller.deadline),
         };
         Ok((self.take(pop).await?, invisible))

@@ -38,6 +38,8 @@ pub(super) struct Service {
     pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
     pub signer: Arc<Signer>,
+    /// Knows the consumers of the other protocol; nobody, when it is not spoken.
+    pub pullers: Arc<std::sync::OnceLock<Arc<dyn super::PullConsumers>>>,
 }
 
 impl std::fmt::Debug for Service {

@@ -174,6 +174,14 @@ impl Members {
         self.state().consumers.get(group).cloned()
     }
 
+    /// Whether a consumer of the group pulls from this topic of retries.
+    pub fn take_retries(&self, group: &str, retry_topic: &str) -> bool {
+        let subscribes = |group: &ConsumerGroup| {
+            group.members.values().any(|member| member.subscriptions.contains_key(retry_topic))
+        };
+        self.state().consumers.get(group).is_some_and(subscribes)
+    }
+
     /// Groups of which somebody wants a topic.
     pub fn groups_of(&self, topic: &str) -> Vec<String> {
         let wants = |group: &ConsumerGroup| {

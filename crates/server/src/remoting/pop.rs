@@ -62,6 +62,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         one_per_group: false,
         not_with: None,
         in_order: request.truth("order").unwrap_or(false),
+        retries: false,
         wait,
     };
     match request.context.shard.pop(pop)?.await? {

@@ -2,7 +2,7 @@
 
 use redstart_engine::{
     AckError, AdminError, InvalidMessage, NameError, OffsetError, PopError, QueryError, RecallError,
-    SendBackError, SendError, SettingError, TransactionError, UnknownMessageType,
+    SendBackError, SendError, SettingError, TopicName, TransactionError, UnknownMessageType,
 };
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
@@ -34,10 +34,12 @@ impl Refusal {
     }
 
     pub fn unknown_topic(topic: &str) -> Refusal {
-        let how = format!(
-            "topic {topic} does not exist; create it with: mqadmin updateTopic -c DefaultCluster -t {topic}"
-        );
-        Refusal::new(code::TOPIC_NOT_EXIST, how)
+        let mut why = format!("topic {topic} does not exist");
+        // Those of the broker cannot be created by hand.
+        if !TopicName::new(topic).is_ok_and(|topic| topic.is_reserved()) {
+            why += &format!("; create it with: mqadmin updateTopic -c DefaultCluster -t {topic}");
+        }
+        Refusal::new(code::TOPIC_NOT_EXIST, why)
     }
 
     pub fn unknown_group(group: &str) -> Refusal {

@@ -34,3 +34,10 @@ impl View {
         self.context.members.crowds()
     }
 }
+
+impl crate::grpc::PullConsumers for View {
+    fn take_retries(&self, group: &str) -> bool {
+        let retry_topic = format!("{}{group}", redstart_engine::RETRY_PREFIX);
+        self.context.members.take_retries(group, &retry_topic)
+    }
+}

@@ -38,6 +38,8 @@ pub struct PopRequest {
     pub not_with: Option<&'static str>,
     /// In order, also for a group whose setting does not ask for it.
     pub in_order: bool,
+    /// Also what waits for the group in its retry topic.
+    pub retries: bool,
     pub wait: Duration,
 }
 
@@ -58,7 +60,11 @@ impl PopRequest {
     }
 
     pub(super) fn run(&self, engine: &mut Engine, now: Timestamp) -> Result<Popped, PopError> {
-        if self.in_order { engine.pop_in_order(&self.pop(), now) } else { engine.pop(&self.pop(), now) }
+        match (self.in_order, self.retries) {
+            (true, _) => engine.pop_in_order(&self.pop(), now),
+            (false, true) => engine.pop_with_retries(&self.pop(), now),
+            (false, false) => engine.pop(&self.pop(), now),
+        }
     }
 }
 

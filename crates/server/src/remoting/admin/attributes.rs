@@ -80,7 +80,9 @@ pub(super) fn of_topic(
             (LITE_EXPIRATION, Some(value)) => {
                 return Err(must_be(&key, value, "minutes, or -1 for never"));
             }
-            (_, None) | ("queue.type", Some("SimpleCQ")) | ("cleanup.policy", Some("DELETE")) => {}
+            (_, None) | ("cleanup.policy", Some("DELETE")) => {}
+            // Batches are stored message by message: both kinds mean the same here.
+            ("queue.type", Some("SimpleCQ" | "BatchCQ")) => {}
             ("reserve.time", Some("-1")) => {}
             ("queue.type" | "cleanup.policy" | "reserve.time", Some(value)) => {
                 return Err(refused(unsupported(&key, value)));
@@ -114,7 +116,7 @@ fn kind(value: Option<&str>) -> Result<MessageType, Refusal> {
 
 fn unsupported(key: &str, value: &str) -> String {
     let why = match key {
-        "queue.type" => "queues are of one kind, SimpleCQ",
+        "queue.type" => "queues are of one kind, SimpleCQ or BatchCQ",
         "cleanup.policy" => "messages are kept for a time and then deleted, DELETE",
         _ => "messages are kept for one time in all topics, -1 (see the setting fileReservedTime)",
     };
@@ -200,7 +202,7 @@ mod tests {
             (Some(&[][..]), "-message.type", "no attribute message.type"),
             (None, "+other=1", "no attribute other"),
             (None, "+remoting.order=true", "no attribute remoting.order"),
-            (None, "+queue.type=BatchCQ", "SimpleCQ"),
+            (None, "+queue.type=RocksDBCQ", "SimpleCQ"),
             (None, "+cleanup.policy=COMPACTION", "DELETE"),
             (None, "+reserve.time=5", "fileReservedTime"),
             (None, "+lite.topic.expiration=-2", "minutes"),

@@ -143,6 +143,7 @@ fn pop(wait: Duration) -> PopRequest {
         one_per_group: false,
         not_with: None,
         in_order: false,
+        retries: false,
         wait,
     }
 }

@@ -1,0 +1,111 @@
+//! A group's consumers go over from one protocol to the other.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod remoting_support;
+mod support;
+
+use std::sync::Arc;
+
+use redstart_server::grpc::Grpc;
+use redstart_wire::{
+    remoting::code,
+    v2::{AckMessageEntry, AckMessageRequest, Code},
+};
+use remoting_support::{Broker, messages, send_message};
+use tempfile::TempDir;
+
+fn pull(topic: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("consumerGroup", "g"),
+        ("topic", topic),
+        ("queueId", "0"),
+        ("queueOffset", "0"),
+        ("maxMsgNums", "32"),
+        ("sysFlag", "0"),
+        ("commitOffset", "0"),
+        ("suspendTimeoutMillis", "0"),
+        ("subVersion", "1"),
+    ]
+}
+
+#[tokio::test]
+async fn what_pull_consumers_handed_back_comes_once_to_consumers_that_receive() {
+    let broker = Broker::start().await;
+    let dir = TempDir::new().unwrap();
+    let (_checks, asked) = tokio::sync::mpsc::channel(1);
+    let grpc = Grpc::bind(support::config(), broker.shard.handle(), asked, dir.path()).await.unwrap();
+    grpc.look_for_pullers(Arc::new(broker.view.clone()));
+    let address = grpc.address().unwrap();
+    tokio::spawn(grpc.serve(std::future::pending()));
+
+    let mut old = broker.with_topic("t", 1).await;
+    let heartbeat = remoting_support::consumer("c", "g", "t", "*").replace(
+        r#""subscriptionDataSet":["#,
+        r#""subscriptionDataSet":[{"topic":"%RETRY%g","subString":"*","subVersion":1},"#,
+    );
+    assert_eq!(old.call_json(code::HEART_BEAT, &heartbeat).await.code, code::SUCCESS);
+    send_message(&mut old, "t", 0, "a", "m").await;
+    let pulled = messages(&old.call(code::PULL_MESSAGE, &pull("t")).await);
+    let offset = pulled[0].physical_offset.to_string();
+    let back = [("group", "g"), ("offset", offset.as_str()), ("delayLevel", "1"), ("originTopic", "t")];
+    old.ok(code::CONSUMER_SEND_MSG_BACK, &back).await;
+    let done = [("consumerGroup", "g"), ("topic", "t"), ("queueId", "0"), ("commitOffset", "1")];
+    old.ok(code::UPDATE_CONSUMER_OFFSET, &done).await;
+
+    let mut new = support::connect(address, "new", "JAVA").await;
+    let short = || redstart_wire::v2::ReceiveMessageRequest {
+        long_polling_timeout: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
+        ..support::receive_request("g", "t")
+    };
+    let (_, none) = support::receive(&mut new, short()).await;
+    assert!(none.is_empty(), "a consumer that pulls is there, and takes it");
+    old.ok(code::UNREGISTER_CLIENT, &[("clientID", "c"), ("consumerGroup", "g")]).await;
+
+    let (_, got) = support::receive(&mut new, support::receive_request("g", "t")).await;
+    assert_eq!(got.len(), 1);
+    assert_eq!(&got[0].body[..], b"m");
+    assert_eq!(got[0].topic.as_ref().unwrap().name, "t", "the topic it was sent to");
+    assert_eq!(got[0].system_properties.as_ref().unwrap().delivery_attempt, Some(2));
+    let ack = AckMessageRequest {
+        group: Some(support::resource("g")),
+        topic: Some(support::resource("t")),
+        entries: vec![AckMessageEntry {
+            message_id: support::id_of(&got[0]).to_owned(),
+            receipt_handle: support::handle_of(&got[0]),
+            ..AckMessageEntry::default()
+        }],
+    };
+    let acked = new.ack_message(ack).await.unwrap().into_inner();
+    assert_eq!(support::code(acked.status), Code::Ok);
+    let stands = [("consumerGroup", "g"), ("topic", "%RETRY%g"), ("queueId", "0")];
+    let offset = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
+    assert_eq!(offset.field("offset"), Some("1"), "nothing is left for a consumer that pulls");
+}
+
+/// The operator is told to create a topic only if that can be done by hand.
+#[tokio::test]
+async fn reserved_topics_are_neither_made_nor_advised() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 1).await;
+    for (topic, advised) in [("nowhere", true), ("%RETRY%nobody", false)] {
+        let answer = client.call(code::GET_TOPIC_STATS_INFO, &[("topic", topic)]).await;
+        let remark = answer.remark.unwrap();
+        assert_eq!(remark.contains("updateTopic"), advised, "{remark}");
+    }
+    for topic in ["rmq_sys_x", "SCHEDULE_TOPIC_XXXX"] {
+        let fields = [("topic", topic), ("readQueueNums", "1"), ("writeQueueNums", "1"), ("perm", "6")];
+        let refused = client.call(code::UPDATE_AND_CREATE_TOPIC, &fields).await;
+        assert!(refused.code != code::SUCCESS && refused.remark.unwrap().contains("reserved"), "{topic}");
+    }
+    remoting_support::create_topic(&mut client, "batch", 1, "+queue.type=BatchCQ").await;
+    let runtime = remoting_support::json(&client.ok(code::GET_BROKER_RUNTIME_INFO, &[]).await);
+    for key in [
+        "dispatchMaxBuffer",
+        "getTransferedTps",
+        "putMessageEntireTimeMax",
+        "remainTransientStoreBufferNumbs",
+    ] {
+        assert!(runtime["table"][key].is_string(), "rocketmq-exporter reads {key}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{self, Checkpoint},
     error::io_error,
     frame::Fault,
-    names,
+    manifest, names,
     recovery::{self, Found, Listing},
     scan::{self, Break, Checks, Scan, Until, Window},
     segment_file::{self, HEADER_BYTES, TRAILER_BYTES, Trailer},
@@ -83,10 +83,26 @@ pub fn check(storage: &dyn Storage) -> Result<Report, Error> {
     let _lock = storage.lock()?;
     let listing = Listing::read(storage)?;
     let mut report = Report { leftovers: listing.temporaries.clone(), ..Report::default() };
-    let found = find_segments(storage, &listing, &mut report)?;
+    let manifest = manifest::read(storage)?;
+    if manifest == manifest::Found::Damaged {
+        report.sidecar_problem(
+            names::MANIFEST.to_owned(),
+            "no record in it is good; the next start makes another",
+        );
+    }
+    let promised = manifest.record();
+    if let Some(promised) = &promised {
+        report.missing(recovery::check_oldest(promised, listing.segments.first().copied()));
+    }
+    let found = find_segments(storage, &listing, promised.as_ref(), &mut report)?;
     for at in 0..found.len() {
-        check_segment(storage, &listing, &found[at..], &mut report)?;
+        check_segment(storage, &listing, &found[at..], promised.as_ref(), &mut report)?;
         check_sequence(&found[at..], &mut report);
+    }
+    if listing.segments.is_empty()
+        && let Some(promised) = promised.filter(|promised| promised.last > 0)
+    {
+        report.missing(Err(recovery::missing_file(&promised, promised.tail, promised.end, 0)));
     }
     for at in listing.checkpoints.iter().copied() {
         check_checkpoint(storage, at, &mut report)?;
@@ -97,10 +113,69 @@ pub fn check(storage: &dyn Storage) -> Result<Report, Error> {
     Ok(report)
 }
 
+/// Suffix of files that are put aside because of a loss. The log does not look at them again.
+const LOST: &str = ".lost";
+
+/// Lets a log open whose files are missing or shorter than they were: what is left of it counts from here on. Returns the
+/// names of the files that it no longer uses; they are renamed, not removed.
+///
+/// Those are the manifest, which promises what is gone; the segments before a gap, because a log has none; and the
+/// checkpoints of frames that are gone. After a crash in between it can be called again. Damage inside the log stays an error.
+pub fn accept_loss(storage: &dyn Storage) -> Result<Vec<String>, Error> {
+    let _lock = storage.lock()?;
+    let listing = Listing::read(storage)?;
+    let found = find_segments(storage, &listing, None, &mut Report::default())?;
+    let mut aside = Vec::new();
+    if manifest::read(storage)? != manifest::Found::Missing {
+        aside.push(names::MANIFEST.to_owned());
+    }
+    let mut last = 0;
+    for at in 0..found.len() {
+        let mut report = Report::default();
+        check_segment(storage, &listing, &found[at..], None, &mut report)?;
+        let known = report.problems.len();
+        check_sequence(&found[at..], &mut report);
+        last = report.segments.last().map_or(0, |segment| segment.last.0);
+        if report.problems.len() > known {
+            for before in &found[..=at] {
+                let base = before.header.base;
+                aside.push(names::segment(base));
+                aside.extend(listing.indexes.contains(&base).then(|| names::index(base)));
+            }
+        }
+    }
+    aside.extend(listing.checkpoints.iter().filter(|at| **at > last).map(|at| names::checkpoint(*at)));
+    let mut done = Vec::new();
+    for name in aside {
+        match storage.rename(&name, &format!("{name}{LOST}")) {
+            Ok(()) => done.push(name),
+            // A second gap names the segments before the first one again.
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+            Err(err) => return Err(io_error(format!("renaming {name}"), err)),
+        }
+    }
+    storage.sync_dir().map_err(|err| io_error("syncing the directory", err))?;
+    Ok(done)
+}
+
 impl Report {
     fn problem(&mut self, file: String, base: u64, position: u64, what: impl Into<String>) {
         let offset = position.saturating_sub(base);
         self.problems.push(Problem { file, offset, position: Some(Position(position)), what: what.into() });
+    }
+
+    /// Takes up data that the manifest promises and that is not there.
+    fn missing(&mut self, found: Result<(), Error>) {
+        match found {
+            Err(Error::Missing { file, offset, position, until, what }) => {
+                let what = format!("stored data is missing up to log position {until}: {what}");
+                self.problems.push(Problem { file, offset, position: Some(position), what });
+            }
+            Err(Error::Corrupt { file, offset, position, what }) => {
+                self.problems.push(Problem { file, offset, position: Some(position), what: what.to_owned() });
+            }
+            _ => {}
+        }
     }
 
     fn sidecar_problem(&mut self, file: String, what: impl Into<String>) {
@@ -108,7 +183,12 @@ impl Report {
     }
 }
 
-fn find_segments(storage: &dyn Storage, listing: &Listing, report: &mut Report) -> Result<Vec<Found>, Error> {
+fn find_segments(
+    storage: &dyn Storage,
+    listing: &Listing,
+    promised: Option<&manifest::Record>,
+    report: &mut Report,
+) -> Result<Vec<Found>, Error> {
     let newest = listing.segments.last().copied();
     let mut found = Vec::new();
     for base in listing.segments.iter().copied() {
@@ -123,13 +203,20 @@ fn find_segments(storage: &dyn Storage, listing: &Listing, report: &mut Report) 
                 report.problem(name, base, base, format!("unknown format version {version}"));
             }
             Err(segment_file::Fault::Damaged) => {
+                let len = file.len().map_err(read)?;
+                let kept =
+                    promised.map_or(Ok(()), |promised| recovery::check_promised_header(promised, base, len));
+                if kept.is_err() {
+                    report.missing(kept);
+                    continue;
+                }
                 let unfinished = Some(base) == newest
                     && (base == 0 || !found.is_empty())
                     && recovery::is_zero_after_header(file.as_ref()).map_err(read)?;
                 if unfinished {
                     report.leftovers.push(name);
                 } else {
-                    report.problem(name, base, base, "segment header is damaged");
+                    report.problem(name, base, base, recovery::HEADER_DAMAGED);
                 }
             }
         }
@@ -141,6 +228,7 @@ fn check_segment(
     storage: &dyn Storage,
     listing: &Listing,
     found: &[Found],
+    promised: Option<&manifest::Record>,
     report: &mut Report,
 ) -> Result<(), Error> {
     let Some((this, rest)) = found.split_first() else {
@@ -154,8 +242,16 @@ fn check_segment(
     let mut window = Window::new(this.file.as_ref()).map_err(read)?;
     let scan = scan::scan(&mut window, &this.header, until, Checks::Full).map_err(read)?;
     let mut torn_bytes = 0;
-    if goal != Some(scan.end) {
+    let sealed = is_sealed(this, scan.end)?;
+    // One that is sealed elsewhere than the next one begins is whole: what is missing is between them.
+    if goal != Some(scan.end) && (rest.is_empty() || !sealed) {
+        let known = report.problems.len();
         torn_bytes = check_tail(this, rest, &scan, &mut window, report)?;
+        if report.problems.len() == known
+            && let Some(promised) = promised
+        {
+            report.missing(recovery::check_tail(promised, this, rest, &scan));
+        }
     }
     let index = index_state(storage, listing, base, report)?;
     report.segments.push(SegmentReport {
@@ -165,7 +261,7 @@ fn check_segment(
         last: Index(scan.last),
         frames: (scan.last + 1).saturating_sub(this.header.first),
         bytes: scan.end - base - HEADER_BYTES,
-        sealed: is_sealed(this, scan.end)?,
+        sealed,
         index,
         torn_bytes,
     });
@@ -204,9 +300,9 @@ fn check_sequence(found: &[Found], report: &mut Report) {
     let Some(this) = report.segments.last() else {
         return;
     };
-    if this.sealed && this.last.0 + 1 != next.header.first {
-        let base = next.header.base;
-        report.problem(names::segment(base), base, base, "the segment before it is missing");
+    let end = this.id.0 + HEADER_BYTES + this.bytes;
+    if this.sealed && (this.last.0 + 1 != next.header.first || end + TRAILER_BYTES != next.header.base) {
+        report.missing(Err(recovery::missing_between(end + TRAILER_BYTES, this.last.0, &next.header)));
     }
 }
 

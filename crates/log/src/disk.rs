@@ -14,6 +14,7 @@ use crate::{
     SegmentId, SegmentInfo, Usage, checkpoint,
     error::io_error,
     frame::{self, Place, Stamp},
+    manifest::Durable,
     recovery::{self, Listing, Recovered},
     scan::{self, Checks, Scan, Until, Window},
     segment::{End, Part, Segment},
@@ -21,7 +22,8 @@ use crate::{
     storage::{Storage, StorageFile},
 };
 
-use shared::{Shared, Tail, Writing, hold};
+pub(crate) use shared::hold;
+use shared::{Shared, Tail, Writing};
 
 /// A buffer that had to hold a large frame is given back rather than kept for the small ones.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
@@ -53,7 +55,7 @@ impl DiskLog {
         let lock = storage.lock()?;
         let options = options.sanitized();
         let recovered = recovery::recover(&storage, &options)?;
-        let Recovered { segments, active, active_file, allocated, report } = recovered;
+        let Recovered { segments, active, active_file, allocated, manifest, report } = recovered;
         let term = active.trailer().last_term;
         let active = Writing { segment: active, file: active_file };
         let tail = Tail {
@@ -62,7 +64,7 @@ impl DiskLog {
             active: active.clone(),
             rolled: Vec::new(),
         };
-        let shared = Arc::new(Shared::new(storage, options, segments, tail, lock));
+        let shared = Arc::new(Shared::new(storage, options, segments, tail, manifest, lock));
         let appended = active.segment.last();
         let log = Self { shared, active, term, appended, allocated, filled: 0, buffer: Vec::new() };
         Ok((log, report))
@@ -332,6 +334,9 @@ impl Log for DiskLog {
         let shared = Arc::clone(&self.shared);
         let _no_flush = hold(&shared.flushing);
         let (file, end) = self.end_of(&target, last)?;
+        // Before anything goes: a start after a crash must not look for what is being cut.
+        let durable = Durable { segment: target.base(), end: end.position, last: end.last };
+        self.shared.manifest.retract(durable).map_err(|err| io_error("writing the manifest", err))?;
         self.cut(&target, file.as_ref(), end).map_err(|err| self.shared.poison(err))?;
         self.reactivate(&target, file, end);
         Ok(())
@@ -362,6 +367,9 @@ impl Log for DiskLog {
         let Some(oldest) = oldest.filter(|oldest| oldest.base() == segment.0) else {
             return Err(Error::NotOldest(segment));
         };
+        let next = self.shared.segments.read().keys().nth(1).copied().unwrap_or_default();
+        // Before the file goes: a start after a crash must not miss it. An error here has removed nothing.
+        self.shared.manifest.set_oldest(next).map_err(|err| io_error("writing the manifest", err))?;
         // Out of sight before out of the directory: no job may add an index to a segment that is going.
         self.shared.segments.remove(segment.0);
         hold(&self.shared.tail).rolled.retain(|rolled| rolled.segment.base() != segment.0);

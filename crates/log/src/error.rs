@@ -19,6 +19,10 @@ pub enum Error {
     TruncateOutOfRange { last: Index, first: Index, end: Index },
     #[error("{file}: corrupt at byte {offset} (log position {position}): {what}")]
     Corrupt { file: String, offset: u64, position: Position, what: &'static str },
+    #[error(
+        "{file}: data that was stored is missing from byte {offset} on (log position {position}, up to {until}): {what}"
+    )]
+    Missing { file: String, offset: u64, position: Position, until: Position, what: String },
     #[error("{file}: format version {found} is not known here (this build knows {known})")]
     UnknownVersion { file: String, found: u8, known: u8 },
     #[error("{dir} is in use by another process: {holder}")]

@@ -18,6 +18,7 @@ mod error;
 mod field;
 mod frame;
 mod fs;
+mod manifest;
 mod memory;
 mod names;
 mod options;

@@ -3,6 +3,7 @@
 use crate::storage::TEMPORARY;
 
 pub(crate) const LOCK: &str = "lock";
+pub(crate) const MANIFEST: &str = "manifest";
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub(crate) enum Kind {
     Checkpoint(u64),
     Temporary,
     Lock,
+    Manifest,
     /// Not one of ours: left alone.
     Foreign,
 }
@@ -30,8 +32,10 @@ pub(crate) fn checkpoint(at: u64) -> String {
 
 impl Kind {
     pub(crate) fn of(name: &str) -> Self {
-        if name == LOCK {
-            return Self::Lock;
+        match name {
+            LOCK => return Self::Lock,
+            MANIFEST => return Self::Manifest,
+            _ => {}
         }
         if let Some(target) = name.strip_suffix(TEMPORARY) {
             // Only leftovers of our own may be removed.

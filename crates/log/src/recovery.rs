@@ -10,6 +10,7 @@ use crate::{
     Error, Index, Position, checkpoint,
     error::io_error,
     frame::Fault,
+    manifest::{self, Manifest},
     names::{self, Kind},
     options::{Options, planted},
     scan::{self, Break, Checks, Scan, Until, Window},
@@ -19,6 +20,7 @@ use crate::{
     storage::{Storage, StorageFile, read_part},
 };
 
+pub(crate) const HEADER_DAMAGED: &str = "segment header is damaged";
 const LOST_CHECKPOINT: &str = "frames that a checkpoint was taken of are missing";
 
 /// What opening a log has found and done.
@@ -39,6 +41,8 @@ pub struct Recovery {
     pub removed: Vec<String>,
     /// Stored indexes that were damaged. They are removed: whoever wrote them can write them again.
     pub damaged_indexes: Vec<String>,
+    /// Whether the manifest was unreadable and was made again: data that went missing before is not noticed.
+    pub damaged_manifest: bool,
 }
 
 /// A torn tail: frames that were being written when the crash came. None of them had been committed.
@@ -61,14 +65,16 @@ pub(crate) struct Recovered {
     pub active_file: Arc<dyn StorageFile>,
     /// How much of the active file is known to have room on the disk.
     pub allocated: u64,
+    pub manifest: Manifest,
     pub report: Recovery,
 }
 
 pub(crate) fn recover(storage: &Arc<dyn Storage>, options: &Options) -> Result<Recovered, Error> {
     let listing = Listing::read(storage.as_ref())?;
     let checkpoint = checkpoint::newest(storage.as_ref(), &listing.checkpoints)?;
-    let report = Recovery::default();
-    Recoverer { storage: storage.as_ref(), options, checkpoint, report }.run(&listing)
+    let manifest = manifest::read(storage.as_ref())?;
+    let report = Recovery { damaged_manifest: manifest == manifest::Found::Damaged, ..Recovery::default() };
+    Recoverer { storage: storage.as_ref(), options, checkpoint, manifest, report }.run(&listing)
 }
 
 /// The files of a directory, by kind.
@@ -90,7 +96,7 @@ impl Listing {
                 Kind::Index(base) => drop(listing.indexes.insert(base)),
                 Kind::Checkpoint(at) => drop(listing.checkpoints.insert(at)),
                 Kind::Temporary => listing.temporaries.push(name),
-                Kind::Lock | Kind::Foreign => {}
+                Kind::Lock | Kind::Manifest | Kind::Foreign => {}
             }
         }
         listing.temporaries.sort();
@@ -112,6 +118,7 @@ struct Recoverer<'a> {
     options: &'a Options,
     /// The frame of the newest checkpoint, 0 without one.
     checkpoint: u64,
+    manifest: manifest::Found,
     report: Recovery,
 }
 
@@ -119,6 +126,9 @@ impl Recoverer<'_> {
     fn run(mut self, listing: &Listing) -> Result<Recovered, Error> {
         for name in &listing.temporaries {
             self.remove(name)?;
+        }
+        if let Some(promised) = self.manifest.record() {
+            check_oldest(&promised, listing.segments.first().copied())?;
         }
         let found = self.find_segments(listing)?;
         let mut segments = SegmentMap::new();
@@ -129,12 +139,28 @@ impl Recoverer<'_> {
         segment.set_active(true);
         segments.insert(segment.base(), Arc::clone(&segment));
         self.match_indexes(listing, &segments)?;
+        // Everything that was found is durable by now, and the manifest may say so.
+        let record = manifest::Record {
+            oldest: segments.keys().next().copied().unwrap_or_default(),
+            tail: segment.base(),
+            end: segment.end(),
+            last: segment.last(),
+            number: 0,
+        };
+        let manifest = Manifest::create(self.storage, self.manifest, record)?;
         self.sync_dir()?;
         let allocated = self.reserve(&segment, file.as_ref())?;
         segment.keep_open(Arc::clone(&file));
         self.report.segments = segments.len();
         self.report.last = Index(segment.last());
-        Ok(Recovered { segments, active: segment, active_file: file, allocated, report: self.report })
+        Ok(Recovered {
+            segments,
+            active: segment,
+            active_file: file,
+            allocated,
+            manifest,
+            report: self.report,
+        })
     }
 
     /// Reads all headers. Only the newest file may lack one: its creation was not finished.
@@ -157,11 +183,14 @@ impl Recoverer<'_> {
                     });
                 }
                 Err(segment_file::Fault::Damaged) => {
+                    if let Some(promised) = self.manifest.record() {
+                        check_promised_header(&promised, base, file.len().map_err(read)?)?;
+                    }
                     let unfinished = Some(base) == newest
                         && (base == 0 || !found.is_empty())
                         && is_zero_after_header(file.as_ref()).map_err(read)?;
                     if !unfinished {
-                        return Err(corrupt(&name, base, base, "segment header is damaged"));
+                        return Err(corrupt(&name, base, base, HEADER_DAMAGED));
                     }
                     self.remove(&name)?;
                 }
@@ -178,7 +207,7 @@ impl Recoverer<'_> {
             if let Some((end, last)) = previous
                 && (end + TRAILER_BYTES != base || last + 1 != this.header.first)
             {
-                return Err(corrupt(&names::segment(base), base, base, "the segment before it is missing"));
+                return Err(missing_between(end + TRAILER_BYTES, last, &this.header));
             }
             let rest = &found[at + 1..];
             let sealed = match rest.first() {
@@ -225,11 +254,22 @@ impl Recoverer<'_> {
                 }))
             }
             Ok(_) => Err(corrupt(&name, base, end, "segment trailer contradicts the segment")),
-            Err(segment_file::Fault::Damaged) => Ok(None),
+            Err(segment_file::Fault::Damaged) => self.ended_before(this, end),
             Err(segment_file::Fault::Version(found)) => {
                 Err(Error::UnknownVersion { file: name, found, known: segment_file::VERSION })
             }
         }
+    }
+
+    /// What the trailer says if the segment ends before the next one begins: another is missing between them.
+    fn ended_before(&self, this: &Found, end: u64) -> Result<Option<End>, Error> {
+        let trailer = trailer_at_end(this)?.filter(|trailer| trailer.end < end);
+        Ok(trailer.map(|trailer| End {
+            position: trailer.end,
+            last: trailer.last,
+            last_timestamp_ms: trailer.last_timestamp_ms,
+            last_term: trailer.last_term,
+        }))
     }
 
     /// Scans a segment without a trailer, cuts it where its good frames end, and makes the rest durable.
@@ -248,11 +288,7 @@ impl Recoverer<'_> {
         if let Some(Fault::Version(found)) = scan.stop {
             return Err(Error::UnknownVersion { file: name, found, known: crate::frame::VERSION });
         }
-        // Before anything is cut: a checkpoint is taken only of durable frames, so their loss is no torn tail.
         let whole = goal == Some(scan.end);
-        if !whole && self.checkpoint > scan.last {
-            return Err(corrupt(&name, base, scan.end, LOST_CHECKPOINT));
-        }
         if !whole {
             self.cut(this, rest, &scan, &mut window)?;
         }
@@ -287,6 +323,13 @@ impl Recoverer<'_> {
             if is_witness(later, broken)? {
                 return Err(corrupt(&name, base, scan.end, what));
             }
+        }
+        if let Some(promised) = self.manifest.record() {
+            check_tail(&promised, this, rest, scan)?;
+        }
+        // A checkpoint is taken only of durable frames, so their loss is no torn tail.
+        if self.checkpoint > scan.last {
+            return Err(corrupt(&name, base, scan.end, LOST_CHECKPOINT));
         }
         for later in rest.iter().rev() {
             self.remove(&names::segment(later.header.base))?;
@@ -331,6 +374,9 @@ impl Recoverer<'_> {
 
     /// Begins a log in a directory that holds none.
     fn begin(&mut self, listing: &Listing) -> Result<Active, Error> {
+        if let Some(promised) = self.manifest.record().filter(|promised| promised.last > 0) {
+            return Err(missing_file(&promised, promised.tail, promised.end, 0));
+        }
         if self.checkpoint > 0 {
             return Err(corrupt(&names::segment(0), 0, 0, LOST_CHECKPOINT));
         }
@@ -386,6 +432,85 @@ impl Recoverer<'_> {
     }
 }
 
+/// The oldest segment that was not removed by retention must be there.
+pub(crate) fn check_oldest(promised: &manifest::Record, oldest: Option<u64>) -> Result<(), Error> {
+    match oldest {
+        // Older ones are left over from a removal that a crash interrupted.
+        Some(oldest) if oldest > promised.oldest => Err(missing_file(promised, promised.oldest, oldest, 0)),
+        _ => Ok(()),
+    }
+}
+
+/// A segment without a good header may be one that was being made, but not if it held durable frames.
+pub(crate) fn check_promised_header(promised: &manifest::Record, base: u64, len: u64) -> Result<(), Error> {
+    if promised.tail != base || promised.end <= base + HEADER_BYTES {
+        return Ok(());
+    }
+    if base + len >= promised.end {
+        return Err(corrupt(&names::segment(base), base, base, HEADER_DAMAGED));
+    }
+    Err(Error::Missing {
+        file: names::segment(base),
+        offset: 0,
+        position: Position(base),
+        until: Position(promised.end),
+        what: format!("the file has {len} bytes, but frames up to {} had been durable", promised.last),
+    })
+}
+
+/// The last frame that was durable must be there, and whole.
+pub(crate) fn check_tail(
+    promised: &manifest::Record,
+    this: &Found,
+    rest: &[Found],
+    scan: &Scan,
+) -> Result<(), Error> {
+    if promised.end <= scan.end && promised.last <= scan.last {
+        return Ok(());
+    }
+    let base = this.header.base;
+    if promised.tail > base && rest.iter().all(|later| later.header.base != promised.tail) {
+        return Err(missing_file(promised, promised.tail, promised.end, scan.last));
+    }
+    let stop = match scan.stop {
+        // The bytes are there, but not as they were written.
+        Some(Fault::Damaged(what)) => return Err(corrupt(&names::segment(base), base, scan.end, what)),
+        stop => stop.map_or("the frames end", Fault::what),
+    };
+    Err(Error::Missing {
+        file: names::segment(base),
+        offset: scan.end - base,
+        position: Position(scan.end),
+        until: Position(promised.end),
+        what: format!(
+            "{stop}, but frames up to {} had been durable; the last good one is {}",
+            promised.last, scan.last
+        ),
+    })
+}
+
+pub(crate) fn missing_file(promised: &manifest::Record, base: u64, until: u64, last: u64) -> Error {
+    let what = match last {
+        0 => "the file is missing".to_owned(),
+        last => {
+            format!("the file is missing: the log had frames up to {}, and ends at {last} now", promised.last)
+        }
+    };
+    let (position, until) = (Position(base), Position(until));
+    Error::Missing { file: names::segment(base), offset: 0, position, until, what }
+}
+
+/// There are segments on both sides, but nothing in between.
+pub(crate) fn missing_between(from: u64, last: u64, next: &segment_file::Header) -> Error {
+    Error::Missing {
+        file: names::segment(from),
+        offset: 0,
+        position: Position(from),
+        until: Position(next.base),
+        what: format!("the file is missing, with the frames after {last} and before {}", next.first),
+    }
+}
+
 /// Whether a later segment proves that everything up to the break had been durable.
 pub(crate) fn is_witness(later: &Found, broken: Break) -> Result<bool, Error> {
     let read = |err| io_error(format!("reading {}", names::segment(later.header.base)), err);
@@ -400,14 +525,18 @@ pub(crate) fn is_witness(later: &Found, broken: Break) -> Result<bool, Error> {
 /// Whether the file ends with a trailer that covers the break. It is written only after all frames
 /// before it were synced.
 pub(crate) fn has_trailer_after(found: &Found, broken: Break) -> Result<bool, Error> {
+    Ok(trailer_at_end(found)?.is_some_and(|trailer| trailer.end > broken.position))
+}
+
+/// The trailer at the end of the file, if that is where it belongs.
+fn trailer_at_end(found: &Found) -> Result<Option<Trailer>, Error> {
     let read = || -> io::Result<Vec<u8>> {
         let offset = found.file.len()?.saturating_sub(TRAILER_BYTES);
         read_part(found.file.as_ref(), offset, TRAILER_BYTES as usize)
     };
     let bytes =
         read().map_err(|err| io_error(format!("reading {}", names::segment(found.header.base)), err))?;
-    let trailer = Trailer::parse(&bytes).ok();
-    Ok(trailer.is_some_and(|trailer| trailer.base == found.header.base && trailer.end > broken.position))
+    Ok(Trailer::parse(&bytes).ok().filter(|trailer| trailer.base == found.header.base))
 }
 
 /// Creates the file of an empty segment, durable but for its name.

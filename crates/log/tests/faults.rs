@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use redstart_log::{
-    Cut, DiskLog, Error, FsStorage, Index, Log, Options, Position, ReadError, Recovery, SegmentInfo,
-    check::{IndexState, check},
+    Cut, DiskLog, Error, FsStorage, Index, Log, Options, Position, ReadError, Recovery, SegmentInfo, Storage,
+    check::{IndexState, accept_loss, check},
     sim::SimStorage,
 };
 
 const SEGMENT_BYTES: u64 = 4096;
 const ACTIVE: usize = usize::MAX;
+const MANIFEST_BYTES: u64 = 2048;
 
 fn open(disk: &SimStorage) -> Result<(DiskLog, Recovery), Error> {
     DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(SEGMENT_BYTES))
@@ -128,7 +129,7 @@ fn log_on_a_full_disk_opens_and_can_be_cleaned() {
     let (disk, segments) = filled(30);
     let used: u64 = segments.iter().map(|segment| segment.end.0 - segment.id.0 + 64).sum();
     let disk = disk.crash(1);
-    disk.set_capacity(Some(used));
+    disk.set_capacity(Some(used + MANIFEST_BYTES));
     let (mut log, _) = open(&disk).unwrap();
     assert_whole(&log);
     append_until_full(&mut log);
@@ -345,10 +346,26 @@ fn damaged_trailer_costs_a_scan_and_nothing_else() {
 }
 
 #[test]
-fn flipped_bit_in_the_last_frame_is_cut_as_a_torn_tail() {
+fn flipped_bit_in_the_last_durable_frame_is_damage_and_not_a_torn_tail() {
     let (disk, segments) = filled(30);
     let active = segments.last().unwrap();
     let last = *frames_of(&disk, active).last().unwrap();
+    for disk in flipped(&disk, active, last) {
+        let Err(Error::Corrupt { file: named, offset, .. }) = open(&disk) else {
+            panic!("the last frame was cut");
+        };
+        assert_eq!((named, offset), (file(active), last.0));
+        let report = check(&disk).unwrap();
+        assert_eq!((report.problems.len(), report.problems[0].offset), (1, last.0));
+    }
+}
+
+#[test]
+fn last_frame_of_a_log_without_a_manifest_is_cut_as_a_torn_tail() {
+    let (disk, segments) = filled(30);
+    let active = segments.last().unwrap();
+    let last = *frames_of(&disk, active).last().unwrap();
+    disk.remove("manifest").unwrap();
     assert!(disk.flip_bit(&file(active), last.0 + 60, 0));
     let (log, recovery) = open(&disk).unwrap();
     let Some(Cut { file: named, position, bytes, .. }) = recovery.cut else {
@@ -360,6 +377,103 @@ fn flipped_bit_in_the_last_frame_is_cut_as_a_torn_tail() {
     assert_whole(&log);
 }
 
+/// What was done to a file, and what must be said about it.
+struct Loss {
+    what: &'static str,
+    segment: usize,
+    /// `None` when the file was removed.
+    len: Option<u64>,
+}
+
+#[test]
+fn files_that_are_missing_or_shorter_are_named_at_the_start_and_by_a_check() {
+    let (disk, segments) = filled(30);
+    let active = segments.len() - 1;
+    let last = *frames_of(&disk, &segments[active]).last().unwrap();
+    let losses = [
+        Loss { what: "the active segment is gone", segment: active, len: None },
+        Loss { what: "the active segment is empty", segment: active, len: Some(0) },
+        Loss { what: "the active segment has a header only", segment: active, len: Some(64) },
+        Loss { what: "the last frame is cut off", segment: active, len: Some(last.0) },
+        Loss { what: "the last frame is cut", segment: active, len: Some(last.0 + last.1 - 8) },
+        Loss { what: "the oldest segment is gone", segment: 0, len: None },
+        Loss { what: "a segment in the middle is gone", segment: 1, len: None },
+    ];
+    for Loss { what, segment, len } in losses {
+        // As after a kill, and as after a power cut once the manifest was synced.
+        for disk in [disk.snapshot(), disk.crash(1)] {
+            let name = file(&segments[segment]);
+            match len {
+                None => disk.remove(&name).unwrap(),
+                Some(len) => assert!(disk.truncate_file(&name, len)),
+            }
+            let refused = open(&disk).map(|_| ()).unwrap_err();
+            let Error::Missing { file: named, offset, position, .. } = &refused else {
+                panic!("{what}: {refused}");
+            };
+            assert_eq!((named, position.0), (&name, segments[segment].id.0 + offset), "{what}: {refused}");
+            let report = check(&disk).unwrap();
+            assert!(!report.is_sound(), "{what}");
+            assert_eq!(report.problems[0].file, name, "{what}: {report:?}");
+            let again = open(&disk).map(|_| ()).unwrap_err();
+            assert_eq!(again.to_string(), refused.to_string(), "{what}: nothing was repaired");
+
+            let aside = accept_loss(&disk).unwrap();
+            assert_eq!(aside[0], "manifest", "{what}");
+            let (mut log, _) = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_whole(&log);
+            fill(&mut log, 3);
+            drop(log);
+            assert!(check(&disk).unwrap().is_sound(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_accepted_loss_puts_checkpoints_of_lost_frames_aside() {
+    let (disk, segments) = filled(30);
+    let (log, _) = open(&disk).unwrap();
+    log.checkpoints().save(Index(12), b"old").unwrap();
+    log.checkpoints().save(Index(30), b"new").unwrap();
+    drop(log);
+    let active = segments.last().unwrap();
+    disk.remove(&file(active)).unwrap();
+    assert!(matches!(open(&disk), Err(Error::Missing { .. })));
+    let aside = accept_loss(&disk).unwrap();
+    assert_eq!(aside, ["manifest".to_owned(), format!("checkpoint-{:020}", 30)]);
+    let (log, _) = open(&disk).unwrap();
+    assert_eq!(log.checkpoints().load().unwrap().0[0].0, Index(12));
+    assert_eq!(log.appended().0 + 1, active.first.0);
+}
+
+#[test]
+fn directory_without_a_manifest_opens_as_before_and_gets_one() {
+    let (disk, segments) = filled(30);
+    disk.remove("manifest").unwrap();
+    assert!(check(&disk).unwrap().is_sound());
+    let (log, recovery) = open(&disk).unwrap();
+    assert!(!recovery.damaged_manifest);
+    assert_whole(&log);
+    drop(log);
+    disk.remove(&file(&segments[0])).unwrap();
+    assert!(matches!(open(&disk), Err(Error::Missing { .. })));
+}
+
+#[test]
+fn damaged_manifest_is_told_and_made_again() {
+    let (disk, segments) = filled(30);
+    disk.put("manifest", b"nothing of a manifest");
+    let report = check(&disk).unwrap();
+    assert_eq!(report.problems[0].file, "manifest");
+    let (log, recovery) = open(&disk).unwrap();
+    assert!(recovery.damaged_manifest);
+    assert_whole(&log);
+    drop(log);
+    assert!(check(&disk).unwrap().is_sound());
+    disk.remove(&file(&segments[0])).unwrap();
+    assert!(matches!(open(&disk), Err(Error::Missing { .. })));
+}
+
 #[test]
 fn lost_tail_below_a_checkpoint_stops_the_open() {
     let (disk, segments) = filled(30);
@@ -369,6 +483,7 @@ fn lost_tail_below_a_checkpoint_stops_the_open() {
     let active = segments.last().unwrap();
     let last = *frames_of(&disk, active).last().unwrap();
     assert!(disk.truncate_file(&file(active), last.0));
+    disk.remove("manifest").unwrap();
     let before = disk.content(&file(active));
     let refused = open(&disk).map(|_| ()).unwrap_err();
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
@@ -384,13 +499,12 @@ fn truncated_or_missing_segment_stops_the_open() {
         let disk = disk.snapshot();
         assert!(disk.truncate_file(&file(&segments[1]), len));
         let refused = open(&disk).map(|_| ()).unwrap_err();
-        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+        assert!(matches!(refused, Error::Corrupt { .. } | Error::Missing { .. }), "{refused}");
         assert!(!check(&disk).unwrap().is_sound());
     }
-    use redstart_log::Storage;
     disk.remove(&file(&segments[1])).unwrap();
     let refused = open(&disk).map(|_| ()).unwrap_err();
-    assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+    assert!(matches!(refused, Error::Corrupt { .. } | Error::Missing { .. }), "{refused}");
     assert!(!check(&disk).unwrap().is_sound());
 }
 
@@ -404,7 +518,7 @@ fn misdirected_write_is_noticed() {
     let first = log.reader().frame(Position(0)).unwrap().unwrap();
     assert!(matches!(log.reader().frame(first.next), Err(ReadError::Corrupt { .. })));
     drop(log);
-    assert!(matches!(open(&disk), Err(Error::Corrupt { .. })));
+    assert!(matches!(open(&disk), Err(Error::Corrupt { .. } | Error::Missing { .. })));
 }
 
 #[test]

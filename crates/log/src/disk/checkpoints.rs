@@ -34,6 +34,8 @@ impl Checkpoints for Shared {
             temporary.publish().map_err(saving)?;
         }
         self.sync_dir()?;
+        // From here on a power cut does not hide that frames are missing or damaged.
+        self.manifest.sync().map_err(|err| io_error("writing the manifest", err))?;
         let all = Listing::read(self.storage.as_ref())?.checkpoints;
         for at in all.iter().rev().skip(checkpoint::KEPT) {
             // Not synced: if it comes back after a crash, the next save removes it again.

@@ -24,6 +24,7 @@ impl Flusher for Shared {
             work = hold(&self.tail).clone();
         }
         self.publish(work.appended, work.end);
+        self.manifest.mark(work.durable());
         let sealed = |base| work.rolled.iter().any(|rolled| rolled.segment.base() == base);
         hold(&self.tail).rolled.retain(|rolled| !sealed(rolled.segment.base()));
         Ok(Index(work.appended))

@@ -7,6 +7,7 @@ use super::blocks::Blocks;
 use crate::{
     Error, Index, LockGuard, Options,
     error::io_error,
+    manifest::{Durable, Manifest},
     options::planted,
     segment::{End, Segment, SegmentMap, Segments},
     storage::{Storage, StorageFile},
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     durable: AtomicU64,
     poison: OnceLock<String>,
     pub blocks: Blocks,
+    pub manifest: Manifest,
     /// The hold on the directory; `None` once the owner is gone. Writers keep it from going.
     lock: RwLock<Option<LockGuard>>,
 }
@@ -49,6 +51,16 @@ pub(crate) struct Tail {
     pub rolled: Vec<Writing>,
 }
 
+impl Tail {
+    /// Where the appended frames end.
+    pub(crate) fn durable(&self) -> Durable {
+        let holds_end = |writing: &&Writing| writing.segment.base() < self.end;
+        let segment = [&self.active].into_iter().chain(self.rolled.iter().rev()).find(holds_end);
+        let segment = segment.map_or(0, |writing| writing.segment.base());
+        Durable { segment, end: self.end, last: self.appended }
+    }
+}
+
 /// Locks, also after a panic of another holder: what is guarded here is never left half changed.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,6 +72,7 @@ impl Shared {
         options: Options,
         segments: SegmentMap,
         tail: Tail,
+        manifest: Manifest,
         lock: LockGuard,
     ) -> Self {
         Self {
@@ -72,6 +85,7 @@ impl Shared {
             flushing: Mutex::new(()),
             poison: OnceLock::new(),
             blocks: Blocks::default(),
+            manifest,
             lock: RwLock::new(Some(lock)),
         }
     }

@@ -445,7 +445,7 @@ impl Disk {
             Kind::Segment(_) => &mut self.counters.log,
             Kind::Index(_) => &mut self.counters.index,
             Kind::Checkpoint(_) => &mut self.counters.checkpoint,
-            Kind::Temporary | Kind::Lock | Kind::Foreign => &mut self.counters.other,
+            Kind::Temporary | Kind::Lock | Kind::Manifest | Kind::Foreign => &mut self.counters.other,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use redstart_log::{
     FsStorage,
-    check::{IndexState, Report, SegmentReport, check},
+    check::{self, IndexState, Report, SegmentReport, check},
 };
 
 use crate::stdout;
@@ -18,11 +18,13 @@ use crate::stdout;
 const DAMAGED: u8 = 1;
 const UNCHECKED: u8 = 2;
 
-/// Reads every byte that has a checksum, changes nothing, and says what it found.
-pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
-    match look(dir) {
-        Ok((dir, report)) => {
-            stdout::print(&described(&dir, &report))?;
+/// Reads every byte that has a checksum and says what it found. Changes nothing, unless a loss is to be accepted first.
+pub fn run(dir: &Path, accept_loss: bool) -> anyhow::Result<ExitCode> {
+    match look(dir, accept_loss) {
+        Ok((dir, aside, report)) => {
+            let aside: String =
+                aside.iter().map(|name| format!("  {name:<32}put aside as {name}.lost\n")).collect();
+            stdout::print(&format!("{aside}{}", described(&dir, &report)))?;
             Ok(if report.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
         }
         Err(error) => {
@@ -32,11 +34,12 @@ pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn look(dir: &Path) -> anyhow::Result<(PathBuf, Report)> {
+fn look(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, Report)> {
     let shard = shard_of(dir)?;
     let storage = FsStorage::open(&shard).with_context(|| format!("cannot open {}", shard.display()))?;
+    let aside = if accept_loss { check::accept_loss(&storage)? } else { Vec::new() };
     let report = check(&storage).with_context(|| format!("cannot check {}", shard.display()))?;
-    Ok((shard, report))
+    Ok((shard, aside, report))
 }
 
 /// The directory of the log: inside the data directory, or named itself. Nothing is made where there is none.

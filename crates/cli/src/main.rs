@@ -53,6 +53,9 @@ enum Command {
     Check {
         /// The data directory
         dir: PathBuf,
+        /// Go on without data that is missing: what is left counts from here on
+        #[arg(long)]
+        accept_loss: bool,
     },
     #[command(flatten)]
     Admin(admin::Command),
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
         Command::Health(flags) => health::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Mqadmin { words } => mqadmin::run(&words),
-        Command::Check { dir } => check::run(&dir),
+        Command::Check { dir, accept_loss } => check::run(&dir, accept_loss),
         Command::Admin(command) => admin::run(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -86,6 +86,11 @@ fn open(config: &Config, files: FileBudget, checks: shard::CheckSink) -> anyhow:
     if let Some(cut) = log.cut {
         tracing::info!(file = cut.file, bytes = cut.bytes, "cut an unfinished write");
     }
+    if log.damaged_manifest {
+        tracing::warn!(
+            "the manifest was damaged and is made again; data that went missing before is not noticed"
+        );
+    }
     tracing::info!(
         data = %dir.display(),
         flush = ?config.flush,

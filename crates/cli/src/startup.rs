@@ -130,6 +130,13 @@ fn log(error: &LogError, dir: &Path) -> String {
             ways("data_dir")
         ),
         LogError::UnknownVersion { .. } | LogError::Corrupt { .. } => damaged(&error.to_string(), dir),
+        LogError::Missing { .. } => {
+            let data = dir.parent().unwrap_or(dir).display();
+            format!(
+                "{}: {error}: put the file back or restore a backup; `redstart check --accept-loss {data}` goes on without it",
+                dir.display()
+            )
+        }
         LogError::NoSpace(_) => {
             format!(
                 "{error}: make room on the volume of {}, or give another directory with {}",

@@ -73,3 +73,29 @@ fn sound_data_is_counted_and_damage_named() {
     assert!(said.contains("\nDAMAGED: "), "{said}");
     assert_eq!(fs::read(&path).unwrap(), bytes, "a check repairs nothing");
 }
+
+#[test]
+fn stored_data_that_is_missing_is_named_and_its_loss_can_be_accepted() {
+    let data = TempDir::new().unwrap();
+    let mut running = broker(data.path());
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    let segment = "00000000000000000000.log";
+    let path = data.path().join("shard-0").join(segment);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
+
+    let output_of = |output: Output| (output.status.code(), String::from_utf8(output.stdout).unwrap());
+    let (code, said) = output_of(check(data.path()));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("PROBLEM {segment}: byte 64: stored data is missing")), "{said}");
+    let refused = output(&mut support::serve(Path::new(BINARY), data.path()));
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains(segment) && why.contains("--accept-loss"), "{why}");
+
+    let accept = output(Command::new(BINARY).env_clear().args(["check", "--accept-loss"]).arg(data.path()));
+    let (code, said) = output_of(accept);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("manifest") && said.contains("put aside as manifest.lost"), "{said}");
+    broker(data.path()).stop();
+    assert_eq!(check(data.path()).status.code(), Some(0));
+}

@@ -169,6 +169,13 @@ impl Timers {
         self.lent.range(range).filter_map(|(_, key)| Some((*key, *self.live.get(key)?)))
     }
 
+    /// Timers that have not fired and whose message is between two positions. Looks at all timers: only for a segment
+    /// whose index is lost.
+    pub fn all_within(&self, from: Position, end: Position) -> Vec<(TimerKey, Timer)> {
+        let within = |timer: &Timer| (from..end).contains(&timer.position);
+        self.live.iter().filter(|(_, timer)| within(timer)).map(|(key, timer)| (*key, *timer)).collect()
+    }
+
     fn forget(&mut self, key: TimerKey) -> bool {
         let Some(timer) = self.live.remove(&key) else { return false };
         self.lent.remove(&(timer.position, key));

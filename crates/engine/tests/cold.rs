@@ -105,3 +105,25 @@ fn cold_bodies_are_told_and_those_before_them_are_served() {
     fetch_each(&*reader, &places, |_, fetched| drop(fetched.unwrap()));
     assert_eq!(fetch_each_if_cached(&*reader, &places, |_, fetched| drop(fetched.unwrap())), places.len());
 }
+
+#[test]
+fn retention_goes_on_behind_a_segment_that_is_damaged_with_its_index() {
+    let disk = SimStorage::new(1);
+    let mut broker = cold_backlog(&disk);
+    for n in 0..2 {
+        broker.send("t", message(&format!("later {n}")));
+        let job = broker.engine.checkpoint().unwrap();
+        broker.engine.job_done(job.run()).unwrap();
+    }
+    let oldest = broker.engine.log().segments()[0];
+    let index = format!("{:020}.idx", oldest.id.0);
+    let last = disk.content(&index).unwrap().len() as u64 - 1;
+    assert!(disk.flip_bit(&index, last, 0), "the checksum of its timers");
+    assert!(disk.flip_bit(&format!("{:020}.log", oldest.id.0), 200, 0));
+
+    broker.now = broker.now.after(secs(30 * 24 * 3600));
+    assert!(broker.engine.retire(broker.now).is_err(), "the index is found damaged");
+    broker.pass(secs(1));
+    let retired = broker.engine.retire(broker.now).unwrap().unwrap();
+    assert_eq!(retired.segment, oldest.id);
+}

@@ -242,9 +242,16 @@ impl Engine {
         }
         let lent = self.state.timers.lent_within(Position(segment.id.0), segment.end);
         let lent: Vec<(TimerKey, Timer)> = lent.filter(|(_, timer)| timer.attempt == 0).collect();
-        let timers: Vec<(TimerKey, Timer)> = self
-            .indexes
-            .timers(segment.id)?
+        let listed = match self.indexes.timers(segment.id) {
+            Ok(listed) => listed,
+            // The segment is damaged, so its index cannot be built again. Retention must not stop behind it, or the disk
+            // fills; memory knows the timers as well.
+            Err(_) if self.indexes.is_lost(segment.id) => {
+                self.state.timers.all_within(Position(segment.id.0), segment.end)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let timers: Vec<(TimerKey, Timer)> = listed
             .into_iter()
             .filter_map(|(key, _)| Some((key, *self.state.timers.get(key)?)))
             .filter(|(_, timer)| within(timer.position) && timer.attempt == 0)

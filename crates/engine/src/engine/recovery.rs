@@ -192,12 +192,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Builds indexes again that were found damaged; the next seal writes them anew. A segment that cannot be read
-    /// keeps its damaged index: what can be read of that is still served.
+    /// Builds indexes again that were found damaged; the next seal writes them anew. A segment that is damaged itself
+    /// keeps its damaged index: what can be read of that is still served. One that the disk cannot read now is tried
+    /// again when its index is next found damaged.
     pub(super) fn rebuild_damaged(&mut self) {
         for segment in self.indexes.take_damaged() {
             match self.build_index(segment) {
                 Ok(index) => self.indexes.restore(segment, index),
+                Err(OpenError::Read(ReadError::Io { .. })) => {}
                 Err(_) => self.indexes.give_up(segment),
             }
         }

@@ -150,8 +150,18 @@ impl Indexes {
             return Ok(live.timers.clone());
         }
         let Some(header) = self.sealed.get(&segment) else { return Ok(Vec::new()) };
-        let bytes = self.read(segment, header.timers())?;
+        let bytes = self.read(segment, header.timers()).inspect_err(|_| {
+            // A file that is gone, short or unreadable can be built again from its segment, as a damaged one can.
+            if !self.lost.contains(&segment) {
+                self.damaged.borrow_mut().insert(segment);
+            }
+        })?;
         file::decode_timers(&bytes).map_err(|source| self.malformed(segment, source))
+    }
+
+    /// Whether the index cannot be read, nor built again.
+    pub fn is_lost(&self, segment: SegmentId) -> bool {
+        self.lost.contains(&segment)
     }
 
     fn malformed(&self, segment: SegmentId, source: Malformed) -> IndexError {

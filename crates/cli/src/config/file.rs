@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 "fileReservedTime = 0",
-                "redstart.toml:1: `fileReservedTime` is \"0\"; it must be a number of hours that makes a time from 1h to 3650d, such as 72h".to_owned(),
+                "redstart.toml:1: `fileReservedTime` is \"0\"; it must be a number of hours that makes a time from 1m to 3650d, such as 72h".to_owned(),
             ),
         ] {
             assert_eq!(read(text).unwrap_err(), error, "{text}");

@@ -35,6 +35,7 @@ pub enum LogFormat {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const NAME_BYTES_MAX: usize = 100;
@@ -104,11 +105,14 @@ pub const CHECKS: Kind<u32> = Kind {
     read: |text| text.parse().ok().filter(|number| (1..=1000).contains(number)),
 };
 
-/// Not below an hour: whoever means hours and writes a bare number must not lose what is older than a minute.
+/// Below an hour only with a unit: a bare number that was meant as hours must not remove what is older than a minute.
 pub const RETENTION: Kind<Duration> = Kind {
-    accepted: "a time from 1h to 3650d, such as 72h",
+    accepted: "a time from 1m to 3650d, such as 72h",
     form: Form::Number,
-    read: |text| time(text).filter(|time| (HOUR..=3650 * DAY).contains(time)),
+    read: |text| {
+        let least = if text.ends_with(char::is_alphabetic) { MINUTE } else { HOUR };
+        time(text).filter(|time| (least..=3650 * DAY).contains(time))
+    },
 };
 
 pub const PERCENT: Kind<u8> = Kind {
@@ -262,7 +266,8 @@ mod tests {
     fn a_retention_without_its_unit_is_refused() {
         assert_eq!((RETENTION.read)("72"), None);
         assert_eq!((RETENTION.read)("72h"), Some(72 * HOUR));
-        assert_eq!((RETENTION.read)("59m"), None);
+        assert_eq!((RETENTION.read)("3m"), Some(3 * MINUTE));
+        assert_eq!((RETENTION.read)("59s"), None);
     }
 
     #[test]

@@ -125,8 +125,8 @@ impl Default for Limits {
 impl Default for Transactions {
     fn default() -> Self {
         Transactions {
-            first_check_after: Duration::from_secs(60),
-            check_interval: Duration::from_secs(60),
+            first_check_after: Duration::from_secs(6),
+            check_interval: Duration::from_secs(30),
             checks_max: 15,
             open_max: Duration::from_secs(4 * 3600),
         }

@@ -133,9 +133,9 @@ settings! {
     message_delay_levels: Vec<Duration> = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         kind::DELAYS, "messageDelayLevel" as Same;
     /// Time after which the producer of an undecided transaction is asked for the first time.
-    transaction_check_after: Duration = "60s", kind::WAIT, "transactionTimeOut" as Millis;
+    transaction_check_after: Duration = "6s", kind::WAIT, "transactionTimeOut" as Millis;
     /// Time between further questions.
-    transaction_check_interval: Duration = "60s", kind::WAIT, "transactionCheckInterval" as Millis;
+    transaction_check_interval: Duration = "30s", kind::WAIT, "transactionCheckInterval" as Millis;
     /// How often the producer is asked before the transaction is rolled back.
     transaction_checks_max: u32 = "15", kind::CHECKS, "transactionCheckMax" as Same;
     /// Levels of the log, by target; RUST_LOG wins when it is set.

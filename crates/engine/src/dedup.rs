@@ -1,6 +1,9 @@
 //! Dedup keys that are still within their window, and the message that first carried each.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{BTreeSet, hash_map::Entry as Slot},
+    time::Duration,
+};
 
 use redstart_log::Position;
 use rustc_hash::FxHashMap;
@@ -10,6 +13,13 @@ use crate::{
     codec::{Malformed, Put, Take},
     record::{put_queue, take_queue},
 };
+
+/// Keys that one step removes at most, so that many which expire together do not hold the shard.
+pub(crate) const EXPIRED_PER_STEP: usize = 4096;
+/// Expired keys are removed this much later, many at once. A lookup does not see them: it compares times.
+const REMOVED_AFTER: Duration = Duration::from_secs(1);
+/// Expired keys that an insert removes: more than it adds.
+const EXPIRED_PER_INSERT: usize = 2;
 
 /// What the first message with a key was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,15 +34,18 @@ pub(crate) struct First {
 #[derive(Debug, Default)]
 pub(crate) struct DedupKeys {
     seen: FxHashMap<u128, First>,
-    /// Keys in the order in which they came; windows differ by topic, so a key may outstay its time behind another.
-    by_age: VecDeque<(Timestamp, u128)>,
+    /// Every key of `seen` by the end of its window. Windows differ by topic, so this is not the order of arrival.
+    by_expiry: BTreeSet<(Timestamp, u128)>,
+    /// Keys whose message was not visible at once, by its position: they go when it is rolled back or recalled.
+    held: FxHashMap<Position, u128>,
     /// Keys of messages that are not yet durable, and whose ticket they have.
     pending: FxHashMap<u128, Ticket>,
 }
 
 impl DedupKeys {
+    /// Keys that are remembered, with those that are on their way.
     pub fn len(&self) -> usize {
-        self.seen.len()
+        self.seen.len() + self.pending.len()
     }
 
     pub fn first(&self, key: u128, now: Timestamp) -> Option<&First> {
@@ -53,31 +66,72 @@ impl DedupKeys {
 
     pub fn insert(&mut self, key: u128, first: First, now: Timestamp) {
         self.pending.remove(&key);
-        self.by_age.push_back((first.expires, key));
-        self.seen.insert(key, first);
-        self.expire(now);
+        self.put(key, first);
+        self.expire(now, EXPIRED_PER_INSERT);
     }
 
-    fn expire(&mut self, now: Timestamp) {
-        while let Some((expires, key)) = self.by_age.front().copied().filter(|(expires, _)| *expires <= now) {
-            self.by_age.pop_front();
-            // The key may have come again since, with a later end.
-            if self.seen.get(&key).is_some_and(|first| first.expires == expires) {
-                self.seen.remove(&key);
+    fn put(&mut self, key: u128, first: First) {
+        match self.seen.entry(key) {
+            Slot::Occupied(mut slot) => {
+                let old = slot.insert(first);
+                self.unlink(key, &old);
             }
+            Slot::Vacant(slot) => {
+                slot.insert(first);
+            }
+        }
+        self.by_expiry.insert((first.expires, key));
+        if first.offset.is_none() {
+            self.held.insert(first.position, key);
+        }
+    }
+
+    /// Forgets keys whose window is over, at most `max`.
+    pub fn expire(&mut self, now: Timestamp, max: usize) {
+        for _ in 0..max {
+            let Some((_, key)) = self.by_expiry.first().copied().filter(|(expires, _)| *expires <= now)
+            else {
+                return;
+            };
+            self.remove(key);
+        }
+    }
+
+    /// When [`DedupKeys::expire`] has something to do next.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.by_expiry.first().map(|(expires, _)| expires.after(REMOVED_AFTER))
+    }
+
+    /// The message that was stored at `position` will never be visible: another may carry its key.
+    pub fn forget(&mut self, position: Position) {
+        if let Some(key) = self.held.get(&position).copied() {
+            self.remove(key);
+        }
+    }
+
+    /// The message that was stored at `position` is visible: its key stays for its window.
+    pub fn settle(&mut self, position: Position) {
+        self.held.remove(&position);
+    }
+
+    fn remove(&mut self, key: u128) {
+        if let Some(first) = self.seen.remove(&key) {
+            self.unlink(key, &first);
+        }
+    }
+
+    /// Takes what points at a key's former message out of the other tables.
+    fn unlink(&mut self, key: u128, old: &First) {
+        self.by_expiry.remove(&(old.expires, key));
+        if self.held.get(&old.position) == Some(&key) {
+            self.held.remove(&old.position);
         }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let live: Vec<_> = self
-            .by_age
-            .iter()
-            .filter_map(|(expires, key)| {
-                Some((*key, self.seen.get(key).filter(|first| first.expires == *expires)?))
-            })
-            .collect();
-        out.put_u32(live.len() as u32);
-        for (key, first) in live {
+        out.put_u32(self.seen.len() as u32);
+        let first_of = |key: &u128| self.seen.get(key).map(|first| (*key, first));
+        for (key, first) in self.by_expiry.iter().filter_map(|(_, key)| first_of(key)) {
             out.put_u64((key >> 64) as u64);
             out.put_u64(key as u64);
             put_queue(first.queue, out);
@@ -97,9 +151,117 @@ impl DedupKeys {
                 position: Position(take.u64()?),
                 expires: Timestamp(take.u64()?),
             };
-            keys.by_age.push_back((first.expires, key));
-            keys.seen.insert(key, first);
+            keys.put(key, first);
         }
         Ok(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn first(position: u64, visible: bool, expires: u64) -> First {
+        First {
+            queue: QueueKey::default(),
+            offset: visible.then_some(QueueOffset(position)),
+            position: Position(position),
+            expires: Timestamp(expires),
+        }
+    }
+
+    #[test]
+    fn a_long_window_does_not_keep_the_keys_of_short_ones() {
+        let mut keys = DedupKeys::default();
+        keys.insert(0, first(0, true, 1_000_000), Timestamp(0));
+        for n in 1..1000 {
+            keys.insert(n, first(n as u64, true, 100), Timestamp(0));
+        }
+        assert_eq!(keys.next_expiry(), Some(Timestamp(1_100)));
+        keys.expire(Timestamp(100), 500);
+        assert_eq!(keys.len(), 500, "a step is bounded");
+        keys.expire(Timestamp(100), 500);
+        assert_eq!(keys.len(), 1);
+        keys.expire(Timestamp(1_000_000), 500);
+        assert_eq!((keys.len(), keys.next_expiry()), (0, None));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Insert { key: u8, visible: bool, window: u64 },
+        Forget { position: u8 },
+        Settle { position: u8 },
+        Expire { max: usize },
+        Pass { ms: u64 },
+        Restart,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let window = prop::sample::select(vec![1u64, 10, 100, 10_000]);
+        let step = prop_oneof![
+            6 => (0..12u8, any::<bool>(), window)
+                .prop_map(|(key, visible, window)| Step::Insert { key, visible, window }),
+            2 => (0..60u8).prop_map(|position| Step::Forget { position }),
+            2 => (0..60u8).prop_map(|position| Step::Settle { position }),
+            2 => (0..4usize).prop_map(|max| Step::Expire { max }),
+            3 => (0..200u64).prop_map(|ms| Step::Pass { ms }),
+            1 => Just(Step::Restart),
+        ];
+        prop::collection::vec(step, 1..80)
+    }
+
+    proptest! {
+        /// Against a map that never forgets anything but what is rolled back or recalled.
+        #[test]
+        fn a_key_is_known_within_its_window_and_no_longer(steps in steps()) {
+            let mut keys = DedupKeys::default();
+            let mut model: BTreeMap<u128, First> = BTreeMap::new();
+            let mut settled: Vec<Position> = Vec::new();
+            let (mut now, mut position) = (0, 0);
+            for step in steps {
+                match step {
+                    Step::Insert { key, visible, window } => {
+                        let key = u128::from(key);
+                        if model.get(&key).is_some_and(|first| first.expires > Timestamp(now)) {
+                            continue;
+                        }
+                        let first = first(position, visible, now + window);
+                        position += 1;
+                        keys.insert(key, first, Timestamp(now));
+                        model.insert(key, first);
+                    }
+                    Step::Forget { position } => {
+                        let position = Position(position.into());
+                        if !settled.contains(&position) {
+                            keys.forget(position);
+                            model.retain(|_, first| first.offset.is_some() || first.position != position);
+                        }
+                    }
+                    Step::Settle { position } => {
+                        settled.push(Position(position.into()));
+                        keys.settle(Position(position.into()));
+                    }
+                    Step::Expire { max } => keys.expire(Timestamp(now), max),
+                    Step::Pass { ms } => now += ms,
+                    Step::Restart => {
+                        let mut bytes = Vec::new();
+                        keys.encode(&mut bytes);
+                        keys = DedupKeys::decode(&mut Take::new(&bytes, "keys")).unwrap();
+                    }
+                }
+                for key in 0..12 {
+                    let expected = model.get(&key).filter(|first| first.expires > Timestamp(now));
+                    prop_assert_eq!(keys.first(key, Timestamp(now)), expected);
+                }
+                prop_assert_eq!(keys.by_expiry.len(), keys.seen.len());
+                prop_assert!(keys.held.len() <= keys.seen.len());
+            }
+            keys.expire(Timestamp(u64::MAX), usize::MAX);
+            prop_assert_eq!((keys.len(), keys.held.len(), keys.by_expiry.len()), (0, 0, 0));
+        }
     }
 }

@@ -162,7 +162,8 @@ impl State {
             }
             Decision::GroupDelete { id } => self.delete_group(*id),
             Decision::Recall { key } => {
-                self.timers.recall(*key);
+                self.timers.recall(*key, frame.segment);
+                self.dedup.forget(key.id);
             }
             Decision::Setting { namespace, key, value } => self.put_setting(namespace, key, value.as_deref()),
         }
@@ -263,6 +264,7 @@ impl State {
     ) -> Result<(), OffsetGap> {
         if scope.state() {
             self.timers.fired(link.key);
+            self.dedup.settle(link.key.id);
             self.note_use(link.entry.position, frame.segment, link.entry.stored_at, indexes);
         }
         self.grow(link.queue, link.offset, link.entry, frame, indexes, scope, effects)
@@ -281,9 +283,15 @@ impl State {
             self.transactions.end(id, *end != TransactionEnd::Rollback);
         }
         match end {
-            TransactionEnd::Rollback => Ok(()),
+            TransactionEnd::Rollback => {
+                if scope.state() {
+                    self.dedup.forget(id);
+                }
+                Ok(())
+            }
             TransactionEnd::Visible { queue, offset, entry } => {
                 if scope.state() {
+                    self.dedup.settle(id);
                     self.note_use(entry.position, frame.segment, entry.stored_at, indexes);
                 }
                 self.grow(*queue, *offset, *entry, frame, indexes, scope, effects)
@@ -352,8 +360,7 @@ impl State {
             let mut raised = false;
             for (progress, queue) in subscription.queues.iter_mut().zip(&topic.queues) {
                 if progress.low_watermark() < queue.min() {
-                    progress.raise_to(queue.min());
-                    raised = true;
+                    raised |= progress.raise_to(queue.min());
                 }
             }
             if raised {

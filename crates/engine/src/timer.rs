@@ -109,8 +109,9 @@ pub(crate) struct Timers {
     live: BTreeMap<TimerKey, Timer>,
     /// The largest key that has fired.
     watermark: TimerKey,
-    /// Cancelled timers above the watermark.
-    recalled: BTreeSet<TimerKey>,
+    /// Cancelled timers above the watermark, with the newest segment whose index may list them: when that is gone, nothing
+    /// is left that a start could restore them from. `None` while a start has not found one.
+    recalled: BTreeMap<TimerKey, Option<SegmentId>>,
     /// Where the next search for due timers begins: everything before it is firing.
     proposed: TimerKey,
     /// Live timers that share a message with a queue, or whose message lies in an older segment than the record that
@@ -123,6 +124,11 @@ pub(crate) struct Timers {
 impl Timers {
     pub fn len(&self) -> usize {
         self.live.len()
+    }
+
+    /// Cancelled timers that must be remembered.
+    pub fn recalled(&self) -> usize {
+        self.recalled.len()
     }
 
     pub fn get(&self, key: TimerKey) -> Option<&Timer> {
@@ -157,7 +163,9 @@ impl Timers {
 
     /// A timer read from the index of `segment`: dropped when it has fired or was recalled.
     pub fn restore(&mut self, key: TimerKey, timer: Timer, segment: SegmentId) {
-        if key > self.watermark && !self.recalled.contains(&key) {
+        if let Some(listed_in) = self.recalled.get_mut(&key) {
+            *listed_in = Some(segment).max(*listed_in);
+        } else if key > self.watermark {
             self.forget(key);
             self.insert(key, timer, segment);
         }
@@ -194,17 +202,28 @@ impl Timers {
 
     pub fn fired(&mut self, key: TimerKey) -> bool {
         self.watermark = self.watermark.max(key);
-        while self.recalled.first().is_some_and(|first| *first <= self.watermark) {
+        while self.recalled.first_key_value().is_some_and(|(first, _)| *first <= self.watermark) {
             self.recalled.pop_first();
         }
         self.forget(key)
     }
 
-    pub fn recall(&mut self, key: TimerKey) -> bool {
+    /// Cancels a timer by a record in `segment`: no later segment lists it.
+    pub fn recall(&mut self, key: TimerKey, segment: SegmentId) -> bool {
         if key > self.watermark {
-            self.recalled.insert(key);
+            self.recalled.insert(key, Some(segment));
         }
         self.forget(key)
+    }
+
+    /// `segment`, the oldest of the log, is gone.
+    pub fn forget_segment(&mut self, segment: SegmentId) {
+        self.recalled.retain(|_, listed_in| *listed_in > Some(segment));
+    }
+
+    /// A start has read every segment: what none of them lists need not be remembered.
+    pub fn restored(&mut self) {
+        self.recalled.retain(|_, listed_in| listed_in.is_some());
     }
 
     /// Moves the body of a live timer. At a start, the index that listed it may have gone with its segment: then this
@@ -256,7 +275,7 @@ impl Timers {
     pub fn encode(&self, out: &mut Vec<u8>) {
         crate::record::put_timer_key(self.watermark, out);
         out.put_u32(self.recalled.len() as u32);
-        for key in &self.recalled {
+        for key in self.recalled.keys() {
             crate::record::put_timer_key(*key, out);
         }
         let stragglers: Vec<_> = self.live.range(..=self.watermark).collect();
@@ -270,7 +289,9 @@ impl Timers {
     pub fn decode(take: &mut Take<'_>) -> Result<Timers, Malformed> {
         use crate::record::take_timer_key;
         let watermark = take_timer_key(take)?;
-        let recalled = (0..take.count(16)?).map(|_| take_timer_key(take)).collect::<Result<_, _>>()?;
+        let recalled = (0..take.count(16)?)
+            .map(|_| Ok((take_timer_key(take)?, None)))
+            .collect::<Result<_, Malformed>>()?;
         let live: BTreeMap<TimerKey, Timer> = (0..take.count(16 + Timer::LEN)?)
             .map(|_| Ok((take_timer_key(take)?, Timer::decode(take)?)))
             .collect::<Result<_, _>>()?;
@@ -281,5 +302,55 @@ impl Timers {
             *by_topic.entry(timer.queue.topic).or_default() += 1;
         }
         Ok(Timers { live, watermark, recalled, proposed: TimerKey::default(), lent, by_topic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timer(position: u64) -> Timer {
+        Timer {
+            queue: QueueKey::default(),
+            position: Position(position),
+            size: 1,
+            tag_hash: 0,
+            group_hash: 0,
+            attempt: 0,
+            priority: 0,
+            state: TimerState::Waiting,
+        }
+    }
+
+    #[test]
+    fn a_recall_is_forgotten_with_the_last_segment_that_lists_its_timer() {
+        let key = |id| TimerKey { due: Timestamp(1_000), id: Position(id) };
+        let mut timers = Timers::default();
+        for id in [1, 2] {
+            timers.insert(key(id), timer(id), SegmentId(0));
+        }
+        timers.recall(key(1), SegmentId(0));
+        timers.recall(key(2), SegmentId(100));
+        timers.forget_segment(SegmentId(0));
+        assert_eq!(timers.recalled(), 1);
+        timers.forget_segment(SegmentId(100));
+        assert_eq!(timers.recalled(), 0);
+    }
+
+    #[test]
+    fn a_start_keeps_the_recalls_that_a_segment_lists_and_no_others() {
+        let key = |id| TimerKey { due: Timestamp(1_000), id: Position(id) };
+        let mut timers = Timers::default();
+        for id in [1, 2] {
+            timers.recall(key(id), SegmentId(0));
+        }
+        let mut bytes = Vec::new();
+        timers.encode(&mut bytes);
+        let mut timers = Timers::decode(&mut Take::new(&bytes, "timers")).unwrap();
+        timers.restore(key(2), timer(2), SegmentId(100));
+        timers.restored();
+        assert_eq!((timers.len(), timers.recalled()), (0, 1), "the one in an index stays cancelled");
+        timers.forget_segment(SegmentId(100));
+        assert_eq!(timers.recalled(), 0);
     }
 }

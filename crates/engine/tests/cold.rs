@@ -48,6 +48,7 @@ fn pop<'a>(group: &'a GroupName, topic: &'a TopicName) -> Pop<'a> {
         client: "test",
         start: Start::Earliest,
         one_per_group: false,
+        in_order: false,
     }
 }
 

@@ -112,12 +112,12 @@ fn a_dead_letter_is_written_even_if_nobody_asks_any_more() {
 }
 
 #[test]
-fn a_nack_waits_as_the_ladder_says_and_keeps_the_message_unchanged() {
+fn a_message_given_back_as_failed_waits_for_its_delay_and_counts() {
     let mut broker = broker(MessageType::Normal, GroupConfig::default());
     broker.send("t", message("a"));
     for wait in [10, 30, 60] {
         let got = broker.pop("g", "t", 1, secs(5));
-        broker.engine.nack(got[0].receipt, broker.now).unwrap();
+        broker.engine.change_invisible(got[0].receipt, secs(wait), broker.now).unwrap();
         broker.pass(millis(wait * 1000 - 1));
         assert!(broker.pop("g", "t", 1, secs(5)).is_empty());
         broker.pass(millis(1));
@@ -257,6 +257,7 @@ fn the_same_attempt_gets_the_same_messages_again() {
         client: "c",
         start: Start::Earliest,
         one_per_group: false,
+        in_order: false,
     };
     assert_eq!(ids(&broker.pop_with(&pop)), ["a1"]);
     let again = broker.pop_with(&pop);
@@ -311,6 +312,7 @@ fn a_new_group_starts_at_the_newest_and_later_queues_from_their_beginning() {
         client: "c",
         start: Start::Latest,
         one_per_group: false,
+        in_order: false,
     };
     assert!(broker.pop_with(&pop).is_empty());
     broker.send("t", message("after"));
@@ -342,6 +344,7 @@ fn filtered_messages_move_progress_and_do_not_block_a_message_group() {
             client: "c",
             start: Start::Earliest,
             one_per_group: false,
+            in_order: false,
         };
         let got = broker.pop_with(&pop);
         assert_eq!(ids(&got), ["a2"]);

@@ -158,6 +158,7 @@ fn pop_raw(broker: &mut Broker, filter: &Filter) -> Popped {
         client: "test",
         start: Start::Earliest,
         one_per_group: false,
+        in_order: false,
     };
     broker.engine.pop(&pop, broker.now).unwrap()
 }
@@ -293,4 +294,46 @@ fn a_full_table_of_flights_does_not_ask_for_more_and_an_ack_wakes_the_group() {
         assert_eq!(popped.deliveries.len(), 1, "ordered {ordered}: {popped:?}");
         assert!(!pop_raw(&mut broker, &Filter::All).more, "ordered {ordered}");
     }
+}
+
+/// Writes the indexes of full segments and two checkpoints, so that the oldest segment may go.
+fn settle(broker: &mut Broker) {
+    while let Some(job) = broker.engine.seal() {
+        broker.engine.job_done(job.run()).unwrap();
+    }
+    for _ in 0..2 {
+        broker.send("filler", message("f"));
+        let job = broker.engine.checkpoint().unwrap();
+        broker.engine.job_done(job.run()).unwrap();
+    }
+}
+
+#[test]
+fn a_lock_that_retention_frees_wakes_its_group() {
+    let (mut broker, _) = Broker::faulty(Config::default(), Options::with_segment_bytes(64 << 10));
+    broker.create_topic("t", one_queue(MessageType::Fifo));
+    broker.create_topic("filler", one_queue(MessageType::Normal));
+    broker.create_group("g", GroupConfig { ordered: true, ..GroupConfig::default() });
+    broker.send("t", in_group("a1", "a"));
+    let held = broker.pop("g", "t", 1, secs(12 * 3600));
+    assert_eq!(ids(&held), ["a1"]);
+    // The first one's segment is full, and the next message of its group lies in another.
+    for n in 0..8 {
+        broker.send("filler", Message { body: vec![1; 10_000].into(), ..message(&n.to_string()) });
+    }
+    broker.send("t", in_group("a2", "a"));
+    assert!(broker.ids("g", "t").is_empty(), "it waits for the lock");
+    broker.now = broker.now.after(secs(11 * 3600));
+    let renewed = broker.engine.renew(held[0].receipt, secs(12 * 3600), broker.now);
+    assert_eq!(renewed, Ok(()));
+    for _ in 0..7 {
+        broker.now = broker.now.after(secs(11 * 3600));
+        broker.engine.renew(held[0].receipt, secs(12 * 3600), broker.now).unwrap();
+    }
+    settle(&mut broker);
+    broker.engine.take_wakes();
+    assert!(broker.engine.retire(broker.now).unwrap().is_some());
+    let wakes = broker.engine.take_wakes();
+    assert_eq!(wakes.groups, [(held[0].receipt.group, held[0].receipt.queue.topic)]);
+    assert_eq!(broker.ids("g", "t"), ["a2"]);
 }

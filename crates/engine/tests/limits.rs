@@ -300,6 +300,7 @@ fn pop_from(
         client: "test",
         start: Start::Earliest,
         one_per_group: false,
+        in_order: false,
     };
     broker.engine.pop(&pop, broker.now)
 }
@@ -467,6 +468,7 @@ fn a_selective_filter_reads_only_so_much_at_a_time() {
         client: "test",
         start: Start::Earliest,
         one_per_group: false,
+        in_order: false,
     };
     let mut found = Vec::new();
     for round in 0..3 {

@@ -75,6 +75,7 @@ fn pop_with(
         client: "test",
         start: Start::Latest,
         one_per_group: false,
+        in_order: false,
     };
     let popped = broker.engine.pop_lite(&pop, &ids, after, broker.now).unwrap();
     let reader = broker.engine.reader();

@@ -92,7 +92,7 @@ fn priority(level: u8) -> Op {
 
 fn pop(group: usize, topic: usize, max: usize) -> Op {
     let (queue, invisible_ms, filter, attempt, start) = (None, 1_000, Choice::All, None, From::Earliest);
-    Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start })
+    Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start, in_order: false })
 }
 
 fn set_group(group: usize, ordered: bool, retries: u32) -> Op {

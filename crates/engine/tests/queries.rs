@@ -119,7 +119,7 @@ fn a_trace_tells_of_delivery_retry_and_ack() {
     let bystander = broker.send("t", message("b"));
     let first = broker.pop("g", "t", 1, secs(10));
     let until = broker.now.after(secs(10));
-    broker.engine.nack(first[0].receipt, broker.now).unwrap();
+    broker.engine.change_invisible(first[0].receipt, secs(10), broker.now).unwrap();
     let retry_at = broker.now.after(secs(10));
     broker.pass(secs(10));
     let again = broker.pop("g", "t", 1, secs(5));
@@ -188,14 +188,15 @@ fn a_trace_follows_a_message_through_its_retry_topic_to_the_dead_letters() {
     broker.create_topic("%RETRY%g", one_queue(MessageType::Mixed));
     broker.create_topic("%DLQ%g", one_queue(MessageType::Mixed));
     let receipt = broker.send("t", message("a"));
-    for from in ["t", "%RETRY%g"] {
+    for attempt in [0, 1] {
         let back = SendBack {
             group: &group("g"),
-            topic: &topic(from),
-            queue: QueueId(0),
-            offset: QueueOffset(0),
+            position: receipt.position,
+            attempt,
             delay: Some(secs(5)),
             retries_max: None,
+            give_up: false,
+            properties: Vec::new(),
         };
         broker.engine.send_back(&back, broker.now).unwrap();
         broker.commit();
@@ -286,6 +287,7 @@ fn each_client_of_a_group_is_served_by_its_own_filter() {
             client: "test",
             start: Start::Earliest,
             one_per_group: false,
+            in_order: false,
         };
         broker.pop_with(&pop).into_iter().map(|got| got.id).collect::<Vec<_>>()
     };
@@ -318,7 +320,9 @@ fn a_topic_created_again_under_its_name_starts_empty() {
     assert!(everything(&broker, "x").is_empty());
     assert_eq!(broker.engine.ack(held[0].receipt, broker.now), Err(AckError::Unknown));
     assert!(broker.engine.groups_of(&topic("t")).is_empty(), "nobody has consumed the new one");
-    broker.engine.end_transaction(open.position, true, broker.now).unwrap();
+    let id = open.position;
+    let refused = broker.engine.end_transaction(id, true, broker.now);
+    assert_eq!(refused, Err(TransactionError::TopicGone { id }), "there is nothing to commit to");
     broker.pass(secs(60));
     assert!(
         broker.ids("g", "t").is_empty(),

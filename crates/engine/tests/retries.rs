@@ -18,7 +18,7 @@ fn broker() -> Broker {
 
 /// A consumer that pulls has failed with a message, `attempt` deliveries after its first.
 fn hand_back(broker: &mut Broker, sent: &SendReceipt, attempt: u16) {
-    let back = StoredBack {
+    let back = SendBack {
         group: &group("g"),
         position: sent.position,
         attempt,
@@ -27,7 +27,7 @@ fn hand_back(broker: &mut Broker, sent: &SendReceipt, attempt: u16) {
         give_up: false,
         properties: Vec::new(),
     };
-    broker.engine.send_back_stored(&back, broker.now).unwrap();
+    broker.engine.send_back(&back, broker.now).unwrap();
     broker.commit();
 }
 
@@ -44,6 +44,7 @@ fn receive(broker: &mut Broker, from: &str) -> Vec<Got> {
         client: "test",
         start: Start::Latest,
         one_per_group: false,
+        in_order: false,
     };
     let popped = broker.engine.pop_with_retries(&pop, broker.now).unwrap();
     let reader = broker.engine.reader();

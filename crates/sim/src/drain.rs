@@ -66,6 +66,7 @@ impl World {
                     attempt: None,
                     start: Start::Earliest,
                     one_per_group: false,
+                    in_order: false,
                 };
                 let receipts = self.pop(&group, &topic, &ask)?;
                 got += receipts.len();

@@ -119,7 +119,7 @@ fn state() -> impl Strategy<Value = State> {
                 state.timers.insert(key, timer, SegmentId(0));
                 match fate {
                     1 => drop(state.timers.fired(key)),
-                    2 => drop(state.timers.recall(key)),
+                    2 => drop(state.timers.recall(key, SegmentId(0))),
                     _ => {}
                 }
             }

@@ -1,7 +1,10 @@
 use super::Engine;
 use crate::{
     GroupConfig, GroupId, GroupName, QueueId, QueueKey, QueueOffset, Ticket, TopicConfig, TopicId, TopicName,
-    group, name, record::Decision, topic,
+    group::{self, Group},
+    name,
+    record::Decision,
+    topic,
 };
 
 /// A change of configuration that was refused.
@@ -119,6 +122,16 @@ impl Engine {
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::GroupDelete { id });
         Ok(ticket)
+    }
+
+    /// A group that is not being deleted: what is done for one that is would go with it.
+    pub(super) fn lasting_group(&self, name: &GroupName) -> Option<&Group> {
+        self.state.group_by_name(name).filter(|group| !self.deleting_groups.contains(&group.id))
+    }
+
+    /// A topic that is not being deleted.
+    pub(super) fn lasting_topic(&self, name: &TopicName) -> Option<TopicId> {
+        self.topic_id(name).filter(|id| !self.deleting_topics.contains(id))
     }
 
     pub fn topic_id(&self, name: &TopicName) -> Option<TopicId> {

@@ -255,13 +255,16 @@ impl Engine {
             }
             Decision::TopicDelete { id } => {
                 self.deleting_topics.remove(id);
+                self.unpark();
             }
             Decision::GroupDelete { id } => {
                 self.deleting_groups.remove(id);
             }
             Decision::Link(links) => self.linking &= links.is_empty(),
-            // A topic deleted meanwhile, or its window closed: the key is not remembered by the state.
-            Decision::Stored(Stored { dedup: Some(key), .. }) => self.state.dedup.withdraw(*key),
+            // The topic is gone, or its window closed: the state did not take the key over.
+            Decision::Stored(Stored { dedup: Some(key), cause: Cause::Send, .. }) => {
+                self.state.dedup.withdraw(*key);
+            }
             _ => {}
         }
     }

@@ -36,6 +36,8 @@ pub struct Pop<'a> {
     /// In order, and no message group twice in one answer: for clients that go on to the next message of a group when
     /// one has failed.
     pub one_per_group: bool,
+    /// In order, even for a group whose setting does not ask for it.
+    pub in_order: bool,
 }
 
 /// Where a new group begins.
@@ -121,22 +123,10 @@ pub enum AckError {
 impl Engine {
     /// Hands out messages: they are invisible to the rest of the group until their time is out.
     pub fn pop(&mut self, pop: &Pop<'_>, now: Timestamp) -> Result<Popped, PopError> {
-        self.pop_as(pop, false, now)
-    }
-
-    /// The same, in order even for a group whose setting does not ask for it.
-    pub fn pop_in_order(&mut self, pop: &Pop<'_>, now: Timestamp) -> Result<Popped, PopError> {
-        self.pop_as(pop, true, now)
-    }
-
-    fn pop_as(&mut self, pop: &Pop<'_>, in_order: bool, now: Timestamp) -> Result<Popped, PopError> {
         let now = self.advance(now);
         let (group, topic) = self.check_pop(pop)?;
         self.subscribe(group, topic, pop.start)?;
         let mut rules = self.rules(pop, group, topic, now);
-        if in_order {
-            (rules.ordered, rules.by_priority) = (true, false);
-        }
         let visible_at = now.after(pop.invisible);
         let limits = &self.config.limits;
         let mut budget =
@@ -199,8 +189,9 @@ impl Engine {
         let config = self.state.groups.get(&group).map(|group| &group.config);
         let topic = self.state.topics.get(&topic);
         let topic_type = topic.map(|topic| topic.config.message_type);
-        let ordered =
-            config.is_some_and(|config| config.ordered) || topic.is_some_and(|topic| topic.name.is_lite());
+        let ordered = pop.in_order
+            || config.is_some_and(|config| config.ordered)
+            || topic.is_some_and(|topic| topic.name.is_lite());
         let attempts_max = config.map_or(1, |config| config.attempts_max());
         #[cfg(feature = "planted")]
         let attempts_max = attempts_max - u32::from(self.planted(crate::Planted::BuryEarly));
@@ -242,7 +233,7 @@ impl Engine {
         let Some(topic) = self.state.topic_by_name(pop.topic) else {
             return Err(PopError::UnknownTopic { topic: pop.topic.clone() });
         };
-        let Some(group) = self.state.group_by_name(pop.group) else {
+        let Some(group) = self.lasting_group(pop.group) else {
             return Err(PopError::UnknownGroup { group: pop.group.clone() });
         };
         if !group.config.enabled {
@@ -563,22 +554,6 @@ impl Engine {
             });
         }
         Ok(())
-    }
-
-    /// The consumer failed: the group's policy says when the message comes again.
-    pub fn nack(&mut self, receipt: Receipt, now: Timestamp) -> Result<Receipt, AckError> {
-        let now = self.advance(now);
-        let attempt = self
-            .state
-            .progress(receipt.group, receipt.queue)
-            .and_then(|progress| progress.flight(receipt.offset))
-            .map_or(1, |flight| flight.attempt);
-        let delay = self
-            .state
-            .groups
-            .get(&receipt.group)
-            .map_or(Duration::ZERO, |group| group.config.retry.delay(attempt.into()));
-        self.reschedule(receipt, delay, GivenBack::Failed, now)
     }
 
     /// The consumer is still at work: the message stays its own for `time` more, under the same receipt.

@@ -208,6 +208,7 @@ impl Engine {
         self.retiring = None;
         self.indexes.forget(oldest.id);
         self.state.last_use.remove(&oldest.id);
+        self.state.timers.forget_segment(oldest.id);
         for topic in self.state.topics.values_mut() {
             topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
         }

@@ -255,7 +255,9 @@ impl Engine {
     /// A message that is on its way must not go with its topic: its sender will be told that it is stored.
     fn may_expire(&self, id: TopicId) -> bool {
         let queue = self.state.topics.get(&id).and_then(|topic| topic.queue(QUEUE));
-        !self.deleting_topics.contains(&id) && queue.is_none_or(|queue| queue.is_settled())
+        let held = self.state.timers.by_topic().contains_key(&id)
+            || self.state.transactions.by_topic().contains_key(&id);
+        !self.deleting_topics.contains(&id) && !held && queue.is_none_or(|queue| queue.is_settled())
     }
 
     /// Lite topics that went because nobody sent to them; each is told once.

@@ -52,9 +52,7 @@ pub(crate) use settings::Settings;
 pub use standing::{Census, HeldOf, Overdue, Standing};
 pub use tick::{DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError};
 pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
-pub use transactions::{
-    RecallError, SendBack, SendBackError, StoredBack, TransactionCheck, TransactionError,
-};
+pub use transactions::{RecallError, SendBack, SendBackError, TransactionCheck, TransactionError};
 
 use crate::{
     BODY_BYTES_CEILING, Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp,

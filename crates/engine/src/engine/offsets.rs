@@ -170,6 +170,12 @@ impl Engine {
         self.group_id(group).ok_or_else(|| OffsetError::UnknownGroup { group: group.clone() })
     }
 
+    /// The group whose progress is to change.
+    fn moving_group(&self, group: &GroupName) -> Result<GroupId, OffsetError> {
+        let found = self.lasting_group(group).map(|group| group.id);
+        found.ok_or_else(|| OffsetError::UnknownGroup { group: group.clone() })
+    }
+
     /// First offset of a queue, and the one after its last.
     pub fn offset_range(
         &self,
@@ -234,7 +240,7 @@ impl Engine {
         offset: QueueOffset,
     ) -> Result<(), OffsetError> {
         let key = self.check_queue(topic, queue)?;
-        let group = self.known_group(group)?;
+        let group = self.moving_group(group)?;
         let (min, end) = self.offset_range(topic, queue)?;
         self.record(&Fact::Offset { group, queue: key, offset: offset.max(min).min(end) });
         Ok(())
@@ -248,7 +254,7 @@ impl Engine {
         queue: Option<QueueId>,
         to: ResetTo,
     ) -> Result<Vec<(QueueId, QueueOffset)>, OffsetError> {
-        let group = self.known_group(group)?;
+        let group = self.moving_group(group)?;
         let queues = match queue {
             Some(queue) => vec![queue],
             None => {

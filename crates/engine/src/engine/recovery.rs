@@ -93,6 +93,7 @@ impl Engine {
             engine.clock = engine.clock.max(Timestamp(segment.last_timestamp_ms));
             engine.recover_segment(segment, &mut recovered)?;
         }
+        engine.state.timers.restored();
         // Nobody waits before the start.
         let _ = engine.state.raise_progress();
         #[cfg(feature = "planted")]

@@ -5,6 +5,7 @@ use redstart_log::Position;
 use super::{Engine, record_size_max};
 use crate::{
     LiteName, Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    dedup::EXPIRED_PER_STEP,
     message::Invalid,
     name,
     record::{Cause, Placement, dedup_hash, fetch_at, put_message},
@@ -66,6 +67,8 @@ pub enum Sent {
 pub enum SendError {
     #[error("topic {topic} does not exist")]
     UnknownTopic { topic: TopicName },
+    #[error("topic {topic} is being deleted")]
+    Deleting { topic: TopicName },
     #[error("topic {topic} has no lite topic {lite} yet")]
     UnknownLiteTopic { topic: TopicName, lite: LiteName },
     #[error(transparent)]
@@ -96,6 +99,9 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Sent, SendError> {
         let now = self.advance(now);
+        if self.state.dedup.len() >= self.config.limits.dedup_keys_max {
+            self.state.dedup.expire(now, EXPIRED_PER_STEP);
+        }
         self.check_send(topic, messages, options, now)?;
         let id = self.target(topic, messages)?;
         let deduplicates =
@@ -158,6 +164,10 @@ impl Engine {
         let Some(topic) = self.state.topic_by_name(name) else {
             return Err(SendError::UnknownTopic { topic: name.clone() });
         };
+        // Its deletion comes before the message in the log: the message would go with the topic.
+        if self.deleting_topics.contains(&topic.id) {
+            return Err(SendError::Deleting { topic: name.clone() });
+        }
         if !topic.config.permission.write {
             let permission = topic.config.permission.bits();
             return Err(SendError::NotWritable { topic: name.clone(), permission });
@@ -186,7 +196,9 @@ impl Engine {
             over("open transactions", held.transactions, limits.transactions_open_max)?;
         }
         if messages.iter().any(|message| message.deliver_at.is_some_and(|at| at > now)) {
-            over("delayed messages", held.delayed, limits.timers_max)?;
+            // A recall leaves something to remember, until its segment is gone.
+            let remembered = held.delayed + self.state.timers.recalled();
+            over("delayed messages", remembered, limits.timers_max)?;
         }
         if topic.config.dedup_window.is_some() && messages.iter().any(|message| message.dedup_key().is_some())
         {

@@ -2,6 +2,7 @@ use super::{AckError, Engine, TransactionCheck, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicId,
     TopicName,
+    dedup::EXPIRED_PER_STEP,
     pop::FlightState,
     record::{AckReason, Cause, Decision, Fetched, Link, Placement, Proof, fetch, put_message},
     timer::{Timer, TimerKey},
@@ -39,7 +40,7 @@ pub(super) struct DeadLetter<'a> {
 #[derive(Debug)]
 pub(super) enum Burial {
     Proposed,
-    /// Its topic is being created; try again when that is durable.
+    /// Its topic is being created, or deleted before that; try again when that is durable.
     NeedsTopic(TopicName),
     /// There is no message left to bury.
     Unreadable,
@@ -61,8 +62,8 @@ pub enum ForwardError {
 }
 
 impl Engine {
-    /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions, builds damaged
-    /// indexes again. Returns the transactions whose producers must be asked.
+    /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions, forgets dedup
+    /// keys, builds damaged indexes again. Returns the transactions whose producers must be asked.
     pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
         self.tick_with_room(now, CHECKS_PER_TICK)
     }
@@ -76,6 +77,7 @@ impl Engine {
             self.burials_again = None;
             self.unpark();
         }
+        self.state.dedup.expire(now, EXPIRED_PER_STEP);
         self.fire(now);
         self.bury(now);
         if self.checks_again.is_some_and(|at| now < at) {
@@ -96,7 +98,8 @@ impl Engine {
         }
         let check = self.state.transactions.next_due();
         let check = check.map(|at| self.checks_again.map_or(at, |again| at.max(again)));
-        [timer, chance, self.burials_again, check].into_iter().flatten().min()
+        let key = self.state.dedup.next_expiry();
+        [timer, chance, self.burials_again, check, key].into_iter().flatten().min()
     }
 
     fn fire(&mut self, now: Timestamp) {
@@ -200,8 +203,10 @@ impl Engine {
     fn dead_letter_topic(&mut self, group: GroupId) -> Result<TopicId, Burial> {
         let group = self.state.groups.get(&group).ok_or(Burial::Unreadable)?;
         let name = group.name.dead_letter_topic();
-        match self.state.topic_names.get(&name) {
-            Some(id) => Ok(*id),
+        match self.topic_id(&name) {
+            // It can be made anew when its deletion is durable.
+            Some(id) if self.deleting_topics.contains(&id) => Err(Burial::NeedsTopic(name)),
+            Some(id) => Ok(id),
             None => {
                 self.create_dead_letter_topic(name.clone());
                 Err(Burial::NeedsTopic(name))

@@ -9,7 +9,7 @@ use super::{
     tick::{Burial, DeadLetter},
 };
 use crate::{
-    Entry, GroupName, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    Entry, GroupName, QueueId, QueueKey, Ticket, Timestamp, TopicId, TopicName,
     record::{Decision, Fact, Placement, TransactionEnd, fetch_at},
     timer::{Timer, TimerKey, TimerState},
     transaction::Half,
@@ -36,6 +36,8 @@ pub enum TransactionError {
     NotOpen { id: Position },
     #[error("transaction {id} has ended before: committed is {committed}")]
     Ended { id: Position, committed: bool },
+    #[error("the topic of transaction {id} has been deleted")]
+    TopicGone { id: Position },
 }
 
 /// A recall that did not cancel anything.
@@ -47,23 +49,9 @@ pub enum RecallError {
     Unknown,
 }
 
-/// A message that a 4.x consumer could not process.
-#[derive(Debug, Clone)]
-pub struct SendBack<'a> {
-    pub group: &'a GroupName,
-    /// The topic and queue it was pulled from.
-    pub topic: &'a TopicName,
-    pub queue: QueueId,
-    pub offset: QueueOffset,
-    /// When it comes again; the group's policy decides otherwise.
-    pub delay: Option<Duration>,
-    /// The client's own limit, when it has one.
-    pub retries_max: Option<u32>,
-}
-
 /// A message that a 4.x consumer could not process, named as the client names it: by where it is stored.
 #[derive(Debug, Clone)]
-pub struct StoredBack<'a> {
+pub struct SendBack<'a> {
     pub group: &'a GroupName,
     pub position: Position,
     /// Deliveries before the one that failed.
@@ -85,10 +73,10 @@ pub enum SendBackError {
     NoRetryTopic { topic: TopicName },
     #[error("the dead-letter topic {topic} is being created, try again")]
     NoDeadLetterTopic { topic: TopicName },
-    #[error("topic {topic} queue {queue} has no message at offset {offset}")]
-    UnknownMessage { topic: TopicName, queue: QueueId, offset: QueueOffset },
     #[error("there is no message at log position {position}")]
     UnknownPosition { position: Position },
+    #[error("the message at log position {position} could not be read, try again")]
+    Unread { position: Position },
 }
 
 impl Engine {
@@ -110,6 +98,14 @@ impl Engine {
                 }));
             }
         };
+        let topic = half.message.queue.topic;
+        let deleting = self.deleting_topics.contains(&topic);
+        if commit && (deleting || !self.state.topics.contains_key(&topic)) {
+            if !deleting {
+                self.propose_end(None, id, half, false, now);
+            }
+            return Err(TransactionError::TopicGone { id });
+        }
         let ticket = self.ticket();
         self.propose_end(Some(ticket), id, half, commit, now);
         Ok(ticket)
@@ -203,64 +199,22 @@ impl Engine {
     /// written again for a retry.
     pub fn send_back(&mut self, back: &SendBack<'_>, now: Timestamp) -> Result<Ticket, SendBackError> {
         let now = self.advance(now);
-        let unknown = || SendBackError::UnknownMessage {
-            topic: back.topic.clone(),
-            queue: back.queue,
-            offset: back.offset,
-        };
-        let Some(group) = self.state.group_by_name(back.group) else {
-            return Err(SendBackError::UnknownGroup { group: back.group.clone() });
-        };
-        let retries_max = back.retries_max.unwrap_or(group.config.retries_max);
-        let (group_id, policy) = (group.id, group.config.retry.clone());
-        let topic = self.state.topic_by_name(back.topic).ok_or_else(unknown)?;
-        let from = QueueKey { topic: topic.id, queue: back.queue };
-        let queue = topic.queue(back.queue).ok_or_else(unknown)?;
-        let entry = self.indexes.entry(from, queue, back.offset).ok().flatten().ok_or_else(unknown)?;
-        // The queue may list a message for a while after its body has left the log.
-        self.indexes.segment_of(entry.position).ok_or_else(unknown)?;
-
-        if u32::from(entry.attempt) >= retries_max {
-            let dead = DeadLetter {
-                group: group_id,
-                queue: from,
-                offset: back.offset,
-                attempts: entry.attempt.saturating_add(1),
-                reason: "retries exhausted",
-            };
-            let ticket = self.ticket();
-            return match self.dead_letter(Some(ticket), dead, now) {
-                Burial::Proposed => Ok(ticket),
-                Burial::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
-                Burial::Unreadable | Burial::Later => Err(unknown()),
-            };
-        }
-        let delay = back.delay.unwrap_or_else(|| policy.delay(u32::from(entry.attempt) + 1));
-        self.retry_later(back.group, entry, now.after(delay))
-    }
-
-    /// The same for a message that is known by its position alone.
-    pub fn send_back_stored(
-        &mut self,
-        back: &StoredBack<'_>,
-        now: Timestamp,
-    ) -> Result<Ticket, SendBackError> {
-        let now = self.advance(now);
         let unknown = || SendBackError::UnknownPosition { position: back.position };
-        let Some(group) = self.state.group_by_name(back.group) else {
+        let unread = || SendBackError::Unread { position: back.position };
+        let Some(group) = self.lasting_group(back.group) else {
             return Err(SendBackError::UnknownGroup { group: back.group.clone() });
         };
         let retries_max = back.retries_max.unwrap_or(group.config.retries_max);
         let (group_id, policy) = (group.id, group.config.retry.clone());
         self.indexes.segment_of(back.position).ok_or_else(unknown)?;
         let fetched = fetch_at(&*self.reader, back.position, record_size_max(&self.config));
-        let fetched = fetched.map_err(|_| unknown())?;
+        let fetched = fetched.map_err(|error| if error.proof().is_some() { unknown() } else { unread() })?;
         let stored = fetched.stored().map_err(|_| unknown())?;
         let offset = match stored.placement {
             // Its queue may have forgotten it meanwhile; the message is there for its retries.
             Placement::Visible(offset) => offset,
             // Only what consumers have seen can come back: nothing that is held.
-            _ => self.place_of(&fetched, &stored).ok().flatten().ok_or_else(unknown)?.offset,
+            _ => self.place_of(&fetched, &stored).map_err(|_| unread())?.ok_or_else(unknown)?.offset,
         };
         let home = stored.queue;
         if back.give_up || u32::from(back.attempt) >= retries_max {
@@ -301,7 +255,7 @@ impl Engine {
         due: Timestamp,
     ) -> Result<Ticket, SendBackError> {
         let retry_topic = group.retry_topic();
-        let Some(to) = self.state.topic_names.get(&retry_topic).copied() else {
+        let Some(to) = self.lasting_topic(&retry_topic) else {
             return Err(SendBackError::NoRetryTopic { topic: retry_topic });
         };
         let timer = Timer {

@@ -239,11 +239,14 @@ impl Progress {
         self.started = true;
     }
 
-    /// Messages below `min` are gone from the log.
-    pub fn raise_to(&mut self, min: QueueOffset) {
+    /// Messages below `min` are gone from the log. Says whether one of them was in flight, so that others which waited for
+    /// it may come now.
+    pub fn raise_to(&mut self, min: QueueOffset) -> bool {
+        let mut released = false;
         while let Some(offset) = self.flights.keys().next().copied().filter(|first| *first < min) {
-            self.done(offset);
+            released |= self.done(offset);
         }
+        self.full &= !released;
         if let Some(locks) = &mut self.locks {
             locks.forget_before(min);
         }
@@ -251,6 +254,7 @@ impl Progress {
             Cursor::Single(next) => *next = (*next).max(min),
             Cursor::Levels(levels) => levels.iter_mut().for_each(|next| *next = (*next).max(min)),
         }
+        released
     }
 
     fn put_flight(&mut self, offset: QueueOffset, flight: Flight) {

@@ -51,7 +51,10 @@ impl Reference {
                 self.groups[group].alive = false;
                 self.subscriptions.retain(|(by, _), _| *by != group);
             }
-            What::Recall { timer } => self.timers[timer].phase = Phase::Recalled,
+            What::Recall { timer } => {
+                self.timers[timer].phase = Phase::Recalled;
+                self.free_key(self.timers[timer].message);
+            }
             What::SendBack { timer } => self.timers.push(timer),
         }
         Ok(())
@@ -163,6 +166,8 @@ impl Reference {
         let half = &mut self.halves[half];
         half.open = false;
         if !commit {
+            let message = half.message;
+            self.free_key(message);
             return;
         }
         let (id, topic, queue, message) = (half.id, half.topic, half.queue, half.message);
@@ -176,6 +181,12 @@ impl Reference {
                 self.push(topic, queue, Visible { message, stored_at: at, attempt: 0 });
             }
         }
+    }
+
+    /// A message that never became visible leaves its dedup key to another.
+    fn free_key(&mut self, message: usize) {
+        let position = self.stored[message].position;
+        self.firsts.retain(|_, first| Some(first.receipt.position) != position);
     }
 
     fn put_topic(&mut self, name: TopicName, config: TopicConfig) {

@@ -147,7 +147,7 @@ impl Harness {
             Op::Pop(pop) => return self.pop(pop),
             Op::Ack { pick } => self.ack(&[*pick], false)?,
             Op::AckBatch { picks } => self.ack(picks, true)?,
-            Op::Nack { pick } => self.reschedule(*pick, Change::Nack)?,
+            Op::GiveBack { pick, ms } => self.give_back(*pick, *ms)?,
             Op::Invisible { pick, ms } => self.reschedule(*pick, Change::Invisible(*ms))?,
             Op::Renew { pick, ms } => self.reschedule(*pick, Change::Renew(*ms))?,
             Op::Forward { pick } => self.forward(*pick)?,

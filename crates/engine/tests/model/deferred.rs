@@ -72,13 +72,16 @@ impl Reference {
             }
             return false;
         };
+        if self.is_deleting_topic(to) {
+            return false;
+        }
         let original = &self.stored[self.entries(dead.topic, dead.queue)[dead.offset].message];
-        // A topic that is gone has left no name behind: then it is the retry topic.
-        let home = Some(original.topic).filter(|home| self.topics[*home].alive).unwrap_or(dead.topic);
+        // A topic that is gone has left no name behind: then it is the retry topic, if it came out of that.
+        let home = [original.topic, dead.topic].into_iter().find(|home| self.topics[*home].alive);
         let mut message = original.message.clone();
         message.deliver_at = None;
         let origin = [
-            (DLQ_ORIGIN_TOPIC, self.topics[home].name.to_string()),
+            (DLQ_ORIGIN_TOPIC, home.map(|home| self.topics[home].name.to_string()).unwrap_or_default()),
             (DLQ_ORIGIN_MESSAGE_ID, message.id.clone()),
             (DLQ_ATTEMPTS, attempts.to_string()),
             (DLQ_REASON, reason.to_owned()),

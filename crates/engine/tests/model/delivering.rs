@@ -15,7 +15,6 @@ use super::{
 /// How a delivery's invisible time is changed.
 #[derive(Debug, Clone, Copy)]
 pub enum Change {
-    Nack,
     Invisible(u64),
     Renew(u64),
 }
@@ -31,7 +30,7 @@ pub fn retry_delay_ms(config: &GroupConfig, attempt: u16) -> u64 {
 
 impl Harness {
     fn expected_pop(&self, pop: &PopOp) -> Vec<&'static str> {
-        let group = self.reference.group(&group_name(pop.group));
+        let group = self.reference.lasting_group(&group_name(pop.group));
         let topic = self.reference.topic(&topic_name(pop.topic));
         let mut faults = Vec::new();
         faults.extend(group.is_none().then_some("group"));
@@ -67,6 +66,7 @@ impl Harness {
                 From::Ago(ms) => Start::At(Timestamp(now.saturating_sub(ms))),
             },
             one_per_group: false,
+            in_order: op.in_order,
         };
         let expected = self.expected_pop(op);
         let result = self.engine.pop(&request, Timestamp(now));
@@ -86,8 +86,9 @@ impl Harness {
         self.subscribe(group, topic, op.start);
         let config = &self.reference.groups[group].config;
         let rules = Rules {
-            ordered: config.ordered,
+            ordered: config.ordered || op.in_order,
             by_priority: !config.ordered
+                && !op.in_order
                 && self.reference.topics[topic].config.message_type == MessageType::Priority,
             part: Part::All,
             fresh: popped.deliveries.iter().map(|delivery| delivery.receipt).collect(),
@@ -285,12 +286,7 @@ impl Harness {
         let Some(receipt) = picked(&self.receipts, pick) else { return Ok(()) };
         let now = self.now();
         let dead = self.delivery_of(receipt);
-        let flight = dead.and_then(|dead| self.reference.flight_mut(dead).cloned());
-        let attempt = flight.map_or(1, |flight| flight.attempt);
-        let policy_ms =
-            dead.map_or(0, |dead| retry_delay_ms(&self.reference.groups[dead.group].config, attempt));
         let (delay_ms, result) = match change {
-            Change::Nack => (policy_ms, self.engine.nack(receipt, now)),
             Change::Invisible(ms) => {
                 (ms, self.engine.change_invisible(receipt, Duration::from_millis(ms), now))
             }
@@ -298,7 +294,7 @@ impl Harness {
                 (ms, self.engine.renew(receipt, Duration::from_millis(ms), now).map(|()| receipt))
             }
         };
-        let over = !matches!(change, Change::Nack) && delay_ms > INVISIBLE_MAX_MS;
+        let over = delay_ms > INVISIBLE_MAX_MS;
         let legal = match (self.standing_of(receipt), result) {
             (_, Err(AckError::InvisibleTime { .. })) => over,
             (Ok(true), Ok(_)) => !over,
@@ -318,6 +314,36 @@ impl Harness {
             flight.waiting = !matches!(change, Change::Renew(_));
             self.receipts.push(new);
         }
+        Ok(())
+    }
+
+    /// A delivery that did not reach its consumer: it does not count, be its time over or not.
+    pub fn give_back(&mut self, pick: usize, ms: u64) -> Check {
+        let Some(receipt) = picked(&self.receipts, pick) else { return Ok(()) };
+        let now = self.now();
+        let dead = self.delivery_of(receipt);
+        let flight = dead.and_then(|dead| self.reference.flight_mut(dead));
+        let flight = flight.filter(|flight| flight.receipt == receipt && !flight.waiting && !flight.dying);
+        let result = self.engine.give_back(&[receipt], Duration::from_millis(ms), now)[0];
+        let (Ok(new), Some(flight)) = (result, flight) else {
+            let current = dead.and_then(|dead| self.reference.flight_mut(dead)).cloned();
+            return match result {
+                Ok(_) => Err(format!("{receipt:?} was given back, it is {current:?}")),
+                Err(_)
+                    if current.is_some_and(|flight| {
+                        flight.receipt == receipt && !flight.waiting && !flight.dying
+                    }) =>
+                {
+                    Err(format!("{receipt:?} was not given back: {result:?}"))
+                }
+                Err(_) => Ok(()),
+            };
+        };
+        flight.receipt = new;
+        flight.attempt -= 1;
+        flight.visible_at = now.0 + ms.min(INVISIBLE_MAX_MS);
+        flight.waiting = true;
+        self.receipts.push(new);
         Ok(())
     }
 
@@ -365,9 +391,10 @@ fn judge_in(
         let here = rest.iter().take_while(|delivery| {
             let (its, offset) = (delivery.receipt.queue.queue.0, delivery.receipt.offset.0 as usize);
             let new = || {
-                seen[its as usize]
-                    .get(offset)
-                    .is_some_and(|seen| standings[its as usize].is_new(offset, seen))
+                let standing = &standings[its as usize];
+                // Given back before it counted: new as well.
+                standing.flight(offset).is_some_and(|flight| flight.attempt == 0)
+                    || seen[its as usize].get(offset).is_some_and(|seen| standing.is_new(offset, seen))
             };
             its == queue && (part != Part::New || new())
         });

@@ -50,7 +50,7 @@ impl Harness {
     }
 
     fn expected_group(&self, group: usize, mut faults: Vec<&'static str>) -> Vec<&'static str> {
-        faults.extend(self.reference.group(&group_name(group)).is_none().then_some("group"));
+        faults.extend(self.reference.lasting_group(&group_name(group)).is_none().then_some("group"));
         faults
     }
 

@@ -53,8 +53,9 @@ pub enum Op {
     AckBatch {
         picks: Vec<usize>,
     },
-    Nack {
+    GiveBack {
         pick: usize,
+        ms: u64,
     },
     Invisible {
         pick: usize,
@@ -158,6 +159,7 @@ pub struct PopOp {
     pub filter: Choice,
     pub attempt: Option<u8>,
     pub start: From,
+    pub in_order: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -271,9 +273,10 @@ fn pop() -> impl Strategy<Value = Op> {
     let max = prop_oneof![2 => 1..4usize, 2 => 4..=32usize];
     let queue = option::weighted(0.3, 0..4u32);
     let attempt = option::weighted(0.3, 0..3u8);
-    (group(), topic(), queue, max, invisible, choice(), attempt, start).prop_map(
-        |(group, topic, queue, max, invisible_ms, filter, attempt, start)| {
-            Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start })
+    let in_order = prop::bool::weighted(0.1);
+    (group(), topic(), queue, max, invisible, choice(), attempt, start, in_order).prop_map(
+        |(group, topic, queue, max, invisible_ms, filter, attempt, start, in_order)| {
+            Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start, in_order })
         },
     )
 }
@@ -291,7 +294,8 @@ fn settle() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => pick().prop_map(|pick| Op::Ack { pick }),
         2 => vec(pick(), 1..6).prop_map(|picks| Op::AckBatch { picks }),
-        2 => pick().prop_map(|pick| Op::Nack { pick }),
+        2 => (pick(), prop_oneof![2 => Just(0), 1 => time_ms()])
+            .prop_map(|(pick, ms)| Op::GiveBack { pick, ms }),
         2 => (pick(), time_ms()).prop_map(|(pick, ms)| Op::Invisible { pick, ms }),
         1 => (pick(), time_ms()).prop_map(|(pick, ms)| Op::Renew { pick, ms }),
         1 => pick().prop_map(|pick| Op::Forward { pick }),

@@ -247,6 +247,32 @@ impl Reference {
         })
     }
 
+    pub fn is_deleting_topic(&self, topic: usize) -> bool {
+        self.underway().any(|what| matches!(what, What::DeleteTopic { topic: found } if *found == topic))
+    }
+
+    /// A group that is not being deleted.
+    pub fn lasting_group(&self, name: &GroupName) -> Option<usize> {
+        let group = self.group(name)?;
+        let deletes = |what: &What| matches!(what, What::DeleteGroup { group: found } if *found == group);
+        (!self.underway().any(deletes)).then_some(group)
+    }
+
+    /// Where a message is visible in the topic it was sent to; `None` when that is not known any more.
+    pub fn home_of(&self, message: usize, group: usize) -> Option<Dead> {
+        let topic = self.stored[message].topic;
+        // Where one is that became visible later is looked up in its queue, which goes with the topic.
+        let later = self.timers.iter().any(|timer| timer.message == message && timer.attempt == 0)
+            || self.halves.iter().any(|half| half.message == message);
+        if later && !self.topics[topic].alive {
+            return None;
+        }
+        self.topics[topic].queues.iter().enumerate().find_map(|(queue, entries)| {
+            let offset = entries.iter().position(|entry| entry.message == message)?;
+            Some(Dead { group, topic, queue: queue as u32, offset })
+        })
+    }
+
     pub fn propose(&mut self, ticket: Option<Ticket>, what: What) {
         self.batch.push(Proposal { ticket, what });
     }

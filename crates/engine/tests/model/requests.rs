@@ -26,6 +26,7 @@ fn send_refusal(error: &SendError) -> &'static str {
         SendError::TypeMismatch { .. } => "type",
         SendError::UnknownQueue { .. } => "queue",
         SendError::BatchDedup => "dedup in batch",
+        SendError::Deleting { .. } => "deleting",
         SendError::Invalid(InvalidMessage::BatchMixed { .. }) => "mixed batch",
         SendError::Invalid(InvalidMessage::BatchType { .. }) => "type in batch",
         _ => "other",
@@ -184,6 +185,7 @@ impl Harness {
         let kept_back = |kind: &MessageType| matches!(kind, MessageType::Delay | MessageType::Transaction);
         let keyed = messages.iter().any(|message| message.dedup_key().is_some());
         let faults = [
+            ("deleting", self.reference.is_deleting_topic(topic)),
             ("not writable", !config.permission.write),
             ("queue", queue.is_some_and(|queue| queue >= config.write_queues)),
             ("type", types.iter().any(|kind| !takes(config.message_type, *kind))),
@@ -209,6 +211,20 @@ impl Harness {
         let Some(id) = picked(&all, pick) else { return Ok(()) };
         let half = self.reference.halves.iter().position(|half| half.id == id && half.open && !half.ending);
         let result = self.engine.end_transaction(id, commit, self.now());
+        if let Some(half) = half.filter(|_| commit) {
+            let topic = self.reference.halves[half].topic;
+            let (alive, deleting) =
+                (self.reference.topics[topic].alive, self.reference.is_deleting_topic(topic));
+            if !alive || deleting {
+                if !alive {
+                    self.reference.halves[half].ending = true;
+                    let at = self.reference.now;
+                    self.reference.propose(None, What::End { half, commit: false, at });
+                }
+                let gone = Err(TransactionError::TopicGone { id });
+                return if result == gone { Ok(()) } else { Err(format!("{result:?}, expected {gone:?}")) };
+            }
+        }
         if result.is_ok() != half.is_some() {
             return Err(format!("end of transaction {id}: {result:?}, it is {half:?}"));
         }
@@ -254,36 +270,40 @@ impl Harness {
         retries: Option<u32>,
     ) -> Check {
         let (group_name, topic_name) = (group_name(group), topic_name(topic));
+        // Only what a consumer was given has an address.
+        let found = self.engine.message_at(&topic_name, QueueId(queue), QueueOffset(offset)).ok();
+        let known = self.reference.topic(&topic_name);
+        let entry =
+            known.and_then(|topic| self.reference.entries(topic, queue).get(offset as usize).cloned());
+        let (Some(place), Some(entry)) = (found, entry) else { return Ok(()) };
         let back = SendBack {
             group: &group_name,
-            topic: &topic_name,
-            queue: QueueId(queue),
-            offset: QueueOffset(offset),
+            position: place.position,
+            attempt: entry.attempt,
             delay: delay_ms.map(Duration::from_millis),
             retries_max: retries,
+            give_up: false,
+            properties: Vec::new(),
         };
         let result = self.engine.send_back(&back, self.now());
         let found = result.as_ref().err().map(|error| match error {
             SendBackError::UnknownGroup { .. } => "group",
             SendBackError::NoRetryTopic { .. } => "no retry topic",
             SendBackError::NoDeadLetterTopic { .. } => "no dead-letter topic",
-            SendBackError::UnknownMessage { .. } | SendBackError::UnknownPosition { .. } => "message",
+            SendBackError::UnknownPosition { .. } | SendBackError::Unread { .. } => "message",
         });
         let refused = |expected| same_refusal("send back", &[expected], found);
-        let Some(group) = self.reference.group(&group_name) else { return refused("group") };
-        let Some(topic) = self.reference.topic(&topic_name) else { return refused("message") };
-        let Some(entry) = self.reference.entries(topic, queue).get(offset as usize).cloned() else {
-            return refused("message");
-        };
+        let Some(group) = self.reference.lasting_group(&group_name) else { return refused("group") };
+        let Some(home) = self.reference.home_of(entry.message, group) else { return refused("message") };
         let config = self.reference.groups[group].config.clone();
         if u32::from(entry.attempt) >= retries.unwrap_or(config.retries_max) {
-            let dead = Dead { group, topic, queue, offset: offset as usize };
             let ticket = result.ok();
-            let proposed = self.reference.dead_letter(ticket, dead, entry.attempt + 1, "retries exhausted");
+            let proposed = self.reference.dead_letter(ticket, home, entry.attempt + 1, "retries exhausted");
             let expected: &[&str] = if proposed { &[] } else { &["no dead-letter topic"] };
             return same_refusal("send back", expected, found);
         }
-        let Some(to) = self.reference.topic(&group_name.retry_topic()) else {
+        let to = self.reference.topic(&group_name.retry_topic());
+        let Some(to) = to.filter(|to| !self.reference.is_deleting_topic(*to)) else {
             return refused("no retry topic");
         };
         same_refusal("send back", &[], found)?;

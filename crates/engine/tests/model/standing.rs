@@ -128,7 +128,8 @@ impl Standing {
         for (offset, place) in self.places.iter_mut().enumerate() {
             let passed_over = levels.get(offset).is_some_and(|level| offset < self.cursors[*level]);
             match place {
-                Place::Flight(_) => {}
+                // One that no consumer was given is moved over like any other.
+                Place::Flight(flight) if flight.attempt > 0 || flight.dying || (offset >= to) != back => {}
                 Place::Ahead if back && offset < to && passed_over => {}
                 _ if offset < to => *place = Place::Done,
                 _ => *place = Place::Ahead,
@@ -269,7 +270,13 @@ impl Standing {
         let lowest = given.iter().map(|offset| level_of(*offset)).min().unwrap_or(0);
         for offset in (0..seen.len()).filter(|offset| !given.contains(offset)) {
             let new = rules.part != Part::Retries && self.is_new(offset, &seen[offset]);
-            let due = rules.part != Part::New && self.is_due(offset, rules);
+            let counted = self.flight(offset).is_some_and(|flight| flight.attempt > 0);
+            let part_of_due = match rules.part {
+                Part::All => true,
+                Part::New => !counted,
+                Part::Retries => counted,
+            };
+            let due = part_of_due && self.is_due(offset, rules);
             if (new || due) && (!full || level_of(offset) > lowest) {
                 return Err(format!("left out: {offset}, given {given:?}"));
             }

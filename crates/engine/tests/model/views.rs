@@ -126,7 +126,9 @@ impl Harness {
                 min: QueueOffset(0),
                 end: QueueOffset(entries.len() as u64),
                 consumer: QueueOffset(consumer as u64),
-                in_flight: standing.map_or(0, |standing| standing.flights().count()),
+                in_flight: standing.map_or(0, |standing| {
+                    standing.flights().filter(|(_, flight)| flight.attempt > 0).count()
+                }),
                 oldest_unconsumed: entries.get(consumer).map(|entry| Timestamp(entry.stored_at)),
             };
             if *found != expected {

@@ -158,6 +158,7 @@ impl Broker {
             client: "test",
             start: Start::Earliest,
             one_per_group,
+            in_order: false,
         })
     }
 

@@ -97,6 +97,7 @@ pub fn pop_ack() {
             client: "bench",
             start: Start::Earliest,
             one_per_group: false,
+            in_order: false,
         };
         let popped = bench.engine.pop(&pop, bench.now).expect("popped");
         if popped.deliveries.is_empty() {

@@ -111,6 +111,7 @@ impl From<SendError> for Refusal {
             SendError::UnknownTopic { topic } => {
                 return Refusal::new(Code::TopicNotFound, how_to_create_topic(topic.as_str()));
             }
+            SendError::Deleting { .. } => Code::TopicNotFound,
             SendError::Name(error) => return error.into(),
             // Made and gone again while the message was on its way.
             SendError::UnknownLiteTopic { .. } => Code::TooManyRequests,
@@ -203,7 +204,11 @@ impl From<ForwardError> for Refusal {
 
 impl From<TransactionError> for Refusal {
     fn from(error: TransactionError) -> Self {
-        Refusal::new(Code::InvalidTransactionId, error.to_string())
+        let code = match error {
+            TransactionError::TopicGone { .. } => Code::TopicNotFound,
+            TransactionError::NotOpen { .. } | TransactionError::Ended { .. } => Code::InvalidTransactionId,
+        };
+        Refusal::new(code, error.to_string())
     }
 }
 

@@ -87,6 +87,7 @@ impl From<SendError> for Refusal {
         let remark = error.to_string();
         let code = match error {
             SendError::UnknownTopic { topic } => return Refusal::unknown_topic(topic.as_str()),
+            SendError::Deleting { .. } => code::TOPIC_NOT_EXIST,
             SendError::Name(error) => return error.into(),
             SendError::Invalid(error) => return error.into(),
             SendError::UnknownLiteTopic { .. } => code::TOPIC_NOT_EXIST,
@@ -156,8 +157,8 @@ impl From<SendBackError> for Refusal {
             SendBackError::UnknownGroup { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
             SendBackError::NoRetryTopic { .. }
             | SendBackError::NoDeadLetterTopic { .. }
-            | SendBackError::UnknownMessage { .. }
             | SendBackError::UnknownPosition { .. } => code::SYSTEM_ERROR,
+            SendBackError::Unread { .. } => code::SYSTEM_BUSY,
         };
         Refusal::new(code, error.to_string())
     }

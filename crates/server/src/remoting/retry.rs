@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, Engine, GroupConfig, GroupName,
-    Message, QueueId, RETRY_PREFIX, SendBackError, SendOptions, StoredBack, Ticket, Timestamp, TopicName,
+    Message, QueueId, RETRY_PREFIX, SendBack, SendBackError, SendOptions, Ticket, Timestamp, TopicName,
 };
 use redstart_wire::remoting::{SendHeader, code, offset_message_id};
 
@@ -44,7 +44,7 @@ impl Back {
             Ok(level) => level,
             Err(_) => 0,
         };
-        let back = StoredBack {
+        let back = SendBack {
             group: &self.group,
             position: self.position,
             attempt: self.attempt,
@@ -53,7 +53,7 @@ impl Back {
             give_up: self.level < 0,
             properties: vec![(p::ORIGIN_MESSAGE_ID.to_owned(), self.origin.clone())],
         };
-        engine.send_back_stored(&back, now)
+        engine.send_back(&back, now)
     }
 }
 

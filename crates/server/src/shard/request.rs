@@ -56,14 +56,14 @@ impl PopRequest {
             client: &self.client,
             start: self.start,
             one_per_group: self.one_per_group,
+            in_order: self.in_order,
         }
     }
 
     pub(super) fn run(&self, engine: &mut Engine, now: Timestamp) -> Result<Popped, PopError> {
-        match (self.in_order, self.retries) {
-            (true, _) => engine.pop_in_order(&self.pop(), now),
-            (false, true) => engine.pop_with_retries(&self.pop(), now),
-            (false, false) => engine.pop(&self.pop(), now),
+        match self.retries && !self.in_order {
+            true => engine.pop_with_retries(&self.pop(), now),
+            false => engine.pop(&self.pop(), now),
         }
     }
 }

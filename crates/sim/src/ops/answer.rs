@@ -130,7 +130,7 @@ impl World {
             let views = names.iter().filter_map(|name| self.engine.as_ref()?.group(name));
             let delay = views.into_iter().find(|view| view.id == receipt.group);
             let delay = delay.map_or(Duration::ZERO, |view| view.config.retry.delay(attempt.into()));
-            (self.engine().nack(receipt, now), delay)
+            (self.engine().change_invisible(receipt, delay, now), delay)
         } else {
             let delay = Duration::from_millis(self.rng.of([0, 100, 5_000, 60_000]));
             (self.engine().change_invisible(receipt, delay, now), delay)

@@ -29,6 +29,7 @@ pub struct Ask {
     pub attempt: Option<String>,
     pub start: Start,
     pub one_per_group: bool,
+    pub in_order: bool,
 }
 
 impl World {
@@ -62,6 +63,7 @@ impl World {
             attempt: self.rng.one_in(3).then(|| format!("try {}", self.rng.below(6))),
             start: self.rng.of([Start::Earliest, Start::Earliest, Start::Latest, Start::At(self.now)]),
             one_per_group: self.rng.one_in(4),
+            in_order: self.rng.one_in(10),
         };
         self.pop(&group, &topic, &ask).map(|_| ())
     }
@@ -91,6 +93,7 @@ impl World {
             client: "c1",
             start: ask.start,
             one_per_group: ask.one_per_group,
+            in_order: ask.in_order,
         };
         let popped = match topic.name.is_lite() {
             true => self.engine().pop_lite(&pop, &[topic.id], None, now),

@@ -33,8 +33,16 @@ impl World {
             return Ok(());
         };
         let delay = self.rng.one_in(2).then(|| Duration::from_millis(self.rng.between(0, 600_000)));
-        let back =
-            SendBack { group: &group.name, topic: &topic.name, queue, offset, delay, retries_max: Some(3) };
+        // As 4.x clients name a message: by where it is stored, and how often it was delivered before.
+        let back = SendBack {
+            group: &group.name,
+            position: seen.position,
+            attempt: seen.attempt,
+            delay,
+            retries_max: Some(3),
+            give_up: false,
+            properties: Vec::new(),
+        };
         let now = self.now;
         let to = self.engine().topic(&group.name.retry_topic());
         let answer = self.engine().send_back(&back, now);
@@ -62,24 +70,24 @@ impl World {
             }
             (Ok(ticket), _) => {
                 self.tickets.insert(ticket, Proposed::Forward);
-                self.buried_by_hand(&group, &topic, queue, offset);
+                self.buried_by_hand(&group, seen.number);
                 Ok(())
             }
             (Err(SendBackError::NoRetryTopic { .. } | SendBackError::NoDeadLetterTopic { .. }), _) => Ok(()),
             // Its body may be gone while the queue still lists it.
-            (Err(SendBackError::UnknownMessage { .. }), _) => Ok(()),
+            (Err(SendBackError::UnknownPosition { .. }), _) => Ok(()),
+            (Err(SendBackError::Unread { .. }), _) if self.read_fails || self.index_damaged => Ok(()),
             (Err(error), _) => Err(Violation::new(IN_STEP, error.to_string())),
         }
     }
 
-    /// A consumer that pulls used up the retries: the group's turn of that message, if it has one, ends with it.
-    fn buried_by_hand(&mut self, group: &GroupView, topic: &TopicView, queue: QueueId, offset: QueueOffset) {
-        let key = QueueKey { topic: topic.id, queue };
-        if let Some(number) = self.model.seen(key, offset).map(|seen| seen.number) {
-            *self.model.buried_by_hand.entry((group.name.to_string(), number)).or_default() += 1;
-        }
-        if self.model.standings.contains_key(&(group.id, topic.id)) {
-            self.model.turn(group.id, key, offset).moved(true);
+    /// A consumer that pulls used up the retries: the group's turns of that message, if it has any, end with it.
+    fn buried_by_hand(&mut self, group: &GroupView, number: usize) {
+        *self.model.buried_by_hand.entry((group.name.to_string(), number)).or_default() += 1;
+        for (key, offset) in self.model.places_of(number) {
+            if self.model.standings.contains_key(&(group.id, key.topic)) {
+                self.model.turn(group.id, key, offset).moved(true);
+            }
         }
     }
 

@@ -178,6 +178,15 @@ impl Model {
         self.queues.get(&queue)?.seen.get(&offset.0)
     }
 
+    /// Where a message is visible: in the queue it was sent to, and in retry topics.
+    pub fn places_of(&self, number: usize) -> Vec<(QueueKey, QueueOffset)> {
+        let places = self.queues.iter().flat_map(|(key, log)| {
+            let seen = log.seen.iter().filter(move |(_, seen)| seen.number == number);
+            seen.map(|(offset, _)| (*key, QueueOffset(*offset)))
+        });
+        places.collect()
+    }
+
     /// The turn of a message for a group, made on its first mention.
     pub fn turn(&mut self, group: GroupId, queue: QueueKey, offset: QueueOffset) -> &mut Turn {
         let base = self.seen(queue, offset).map_or(0, |seen| seen.attempt);

@@ -24,7 +24,7 @@ use output::Output;
 
 const DEFAULT_NAMES: &str = "127.0.0.1:9876";
 /// The first that is set counts. The second is mqadmin's.
-const NAMES_VARIABLES: [&str; 2] = ["REDSTART_NAMESRV", "NAMESRV_ADDR"];
+pub(crate) const NAMES_VARIABLES: [&str; 2] = ["REDSTART_NAMESRV", "NAMESRV_ADDR"];
 /// Questions that are on their way at a time, when many of a kind are asked.
 const QUESTIONS_MAX: usize = 16;
 

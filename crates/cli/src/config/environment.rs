@@ -16,7 +16,7 @@ pub fn read(
     for (name, value) in variables {
         let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
         let text = value.to_string_lossy().into_owned();
-        if is_service_link(name, &text) {
+        if is_service_link(name, &text) || is_of_commands(name) {
             continue;
         }
         let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == name) else {
@@ -33,6 +33,11 @@ pub fn read(
         found.push((setting, Given { text, source: Source::Variable { name: name.to_owned() } }));
     }
     Ok(found)
+}
+
+/// Variables that the operators' commands read: the environment of a broker may well hold them, and they say nothing to it.
+fn is_of_commands(name: &str) -> bool {
+    crate::admin::NAMES_VARIABLES.contains(&name)
 }
 
 /// Kubernetes tells a pod of every service in its namespace by such variables. One of a service whose name begins with
@@ -68,6 +73,12 @@ mod tests {
         assert_eq!(read_all(&[("REDSTART_FLSH", "sync")]).unwrap_err(), unknown);
         let wrong = "environment: `REDSTART_FLUSH` is \"now\"; it must be sync or async";
         assert_eq!(read_all(&[("REDSTART_FLUSH", "now")]).unwrap_err(), wrong);
+    }
+
+    #[test]
+    fn the_variable_of_the_commands_is_no_setting() {
+        assert_eq!(read_all(&[("REDSTART_NAMESRV", "127.0.0.1:9876")]).unwrap(), []);
+        assert!(read_all(&[("REDSTART_NAMESRV_ADDR", "127.0.0.1:9876")]).is_err());
     }
 
     #[test]

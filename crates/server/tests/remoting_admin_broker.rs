@@ -156,7 +156,7 @@ async fn a_broker_is_drained_by_taking_its_permission_to_write() {
 
 #[tokio::test]
 async fn a_topic_of_another_broker_can_be_added_wiped_and_forgotten() {
-    let broker = Broker::start().await;
+    let broker = Broker::start_with(|config, _| config.foreign_brokers = true).await;
     let mut names = Client::connect(broker.names).await;
     let other = [
         ("brokerName", "broker-z"),

@@ -81,7 +81,7 @@ async fn values_are_kept_by_namespace_and_key() {
 
 #[tokio::test]
 async fn another_broker_shows_up_in_routes_until_it_leaves() {
-    let broker = Broker::start().await;
+    let broker = Broker::start_with(|config, _| config.foreign_brokers = true).await;
     let mut client = broker.with_topic("t", 1).await;
     let other = [
         ("brokerName", "broker-z"),
@@ -119,7 +119,7 @@ const PACKED: &str = concat!(
 
 #[tokio::test]
 async fn a_broker_may_register_compressed() {
-    let broker = Broker::start().await;
+    let broker = Broker::start_with(|config, _| config.foreign_brokers = true).await;
     let mut client = broker.client().await;
     let other = [
         ("brokerName", "broker-z"),
@@ -138,4 +138,22 @@ async fn a_broker_may_register_compressed() {
     assert_eq!(found["queueDatas"][0]["writeQueueNums"], 7);
     assert_eq!(found["queueDatas"][0]["perm"], 6);
     assert_eq!(json(&route(&mut client, "bills").await)["queueDatas"][0]["readQueueNums"], 3);
+}
+
+/// Else any peer could send every client to an address of its own.
+#[tokio::test]
+async fn brokers_register_only_if_a_setting_lets_them() {
+    let broker = Broker::start().await;
+    let mut client = broker.client().await;
+    let other = [
+        ("brokerName", "broker-z"),
+        ("brokerAddr", "10.0.0.9:10911"),
+        ("clusterName", "DefaultCluster"),
+        ("brokerId", "0"),
+    ];
+    let refused = client.call(code::REGISTER_BROKER, &other).await;
+    assert_eq!(refused.code, code::NO_PERMISSION);
+    assert!(refused.remark.unwrap().contains("foreign_brokers"));
+    let cluster = json(&client.ok(code::GET_BROKER_CLUSTER_INFO, &[]).await);
+    assert!(cluster["brokerAddrTable"]["broker-z"].is_null(), "{cluster}");
 }

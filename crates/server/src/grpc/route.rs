@@ -9,6 +9,9 @@ use redstart_wire::v2::{
 use super::{convert::wire_type, io::Peer, service::Service, status::Refusal};
 
 const DEFAULT_PORT: i32 = 8081;
+/// Addresses of a client's endpoints, and bytes of a host in them.
+const ADDRESSES_MAX: usize = 16;
+const HOST_BYTES_MAX: usize = 255;
 
 impl Service {
     pub(super) async fn route(
@@ -16,9 +19,9 @@ impl Service {
         request: QueryRouteRequest,
         peer: &Peer,
     ) -> Result<Vec<MessageQueue>, Refusal> {
-        let resource = request.topic.unwrap_or_default();
+        let resource = named(request.topic)?;
         let topic = self.topic(&resource).await?;
-        let broker = self.broker(request.endpoints, peer);
+        let broker = self.broker(request.endpoints, peer)?;
         Ok(queues(&topic, &resource, &broker, self.drained.get()))
     }
 
@@ -28,14 +31,14 @@ impl Service {
         request: QueryAssignmentRequest,
         peer: &Peer,
     ) -> Result<Vec<Assignment>, Refusal> {
-        let resource = request.topic.unwrap_or_default();
+        let resource = named(request.topic)?;
         let topic = self.topic(&resource).await?;
         let group = self.group_name(request.group.as_ref())?;
         let ordered = {
             let group = group.clone();
             self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
         };
-        let broker = self.broker(request.endpoints, peer);
+        let broker = self.broker(request.endpoints, peer)?;
         let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker, self.drained.get())
             .into_iter()
             .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
@@ -53,17 +56,43 @@ impl Service {
     }
 
     /// This broker, at the address that the client itself dialled.
-    fn broker(&self, dialled: Option<Endpoints>, peer: &Peer) -> Broker {
+    fn broker(&self, dialled: Option<Endpoints>, peer: &Peer) -> Result<Broker, Refusal> {
         let endpoints = match (&self.config.advertise, dialled) {
             (Some(address), _) => advertised(address),
-            (None, Some(dialled)) if !dialled.addresses.is_empty() && dialled.scheme != 0 => dialled,
+            (None, Some(dialled)) if !dialled.addresses.is_empty() && dialled.scheme != 0 => {
+                bounded(dialled)?
+            }
             (None, _) => {
                 let local = peer.local.unwrap_or(self.config.listen);
                 endpoints(&local.ip().to_string(), i32::from(local.port()))
             }
         };
-        Broker { name: self.config.broker.clone(), id: 0, endpoints: Some(endpoints) }
+        Ok(Broker { name: self.config.broker.clone(), id: 0, endpoints: Some(endpoints) })
     }
+}
+
+/// The topic as the client names it, which goes back to it with every queue.
+fn named(topic: Option<Resource>) -> Result<Resource, Refusal> {
+    let resource = topic.unwrap_or_default();
+    if resource.resource_namespace.len() > HOST_BYTES_MAX {
+        let len = resource.resource_namespace.len();
+        let why = format!("a namespace of {len} bytes; the limit is {HOST_BYTES_MAX}");
+        return Err(Refusal::new(redstart_wire::v2::Code::IllegalTopic, why));
+    }
+    Ok(resource)
+}
+
+/// What the client dialled goes back to it with every queue, so that it must be short.
+fn bounded(dialled: Endpoints) -> Result<Endpoints, Refusal> {
+    let count = dialled.addresses.len();
+    let longest = dialled.addresses.iter().map(|address| address.host.len()).max().unwrap_or(0);
+    if count > ADDRESSES_MAX || longest > HOST_BYTES_MAX {
+        let why = format!(
+            "endpoints of {count} addresses with hosts of up to {longest} bytes; the limits are {ADDRESSES_MAX} and {HOST_BYTES_MAX}"
+        );
+        return Err(Refusal::new(redstart_wire::v2::Code::IllegalAccessPoint, why));
+    }
+    Ok(dialled)
 }
 
 fn advertised(address: &str) -> Endpoints {
@@ -124,6 +153,21 @@ fn accepted(topic: MessageType) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_again_with_every_queue_is_bounded() {
+        let dialled = |count: usize, host: usize| Endpoints {
+            scheme: AddressScheme::DomainName.into(),
+            addresses: vec![Address { host: "h".repeat(host), port: 1 }; count],
+        };
+        assert!(bounded(dialled(ADDRESSES_MAX, HOST_BYTES_MAX)).is_ok());
+        for (count, host) in [(ADDRESSES_MAX + 1, 1), (1, HOST_BYTES_MAX + 1), (1, 2 << 20)] {
+            let refused = bounded(dialled(count, host)).unwrap_err();
+            assert_eq!(refused.code, redstart_wire::v2::Code::IllegalAccessPoint);
+        }
+        let resource = Resource { resource_namespace: "n".repeat(2 << 20), name: "t".to_owned() };
+        assert!(named(Some(resource)).is_err());
+    }
 
     #[test]
     fn an_advertised_address_is_read_in_every_form() {

@@ -16,6 +16,9 @@ use super::{
     settings::merge,
     status::{Refusal, ok},
 };
+use crate::throttle::Throttle;
+
+static NO_PLACE: Throttle = Throttle::new();
 
 /// Commands that wait for a client to read them; past it the client is too slow and gets no more.
 const COMMANDS_MAX: usize = 16;
@@ -133,7 +136,9 @@ impl Service {
                 if let Some(group) = &group {
                     for topic in &topics {
                         if let Err(error) = engine.join(group, topic, Start::Latest) {
-                            tracing::error!(%error, %topic, "a group cannot find its place");
+                            if let Some(repeated) = NO_PLACE.permit() {
+                                tracing::error!(%error, %topic, repeated, "a group cannot find its place");
+                            }
                         }
                     }
                 }

@@ -13,26 +13,42 @@ use super::{
     members,
     refusal::Refusal,
     request::{Answer, Request},
+    text,
 };
+use crate::throttle::Throttle;
+
+/// A heartbeat as it comes. What it takes when it is read can be many times as much.
+const HEARTBEAT_BYTES_MAX: usize = 1 << 20;
+
+static BAD_GROUP: Throttle = Throttle::new();
 
 pub(super) async fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
+    if request.body.len() > HEARTBEAT_BYTES_MAX {
+        let why = format!("a heartbeat of {} bytes; the limit is {HEARTBEAT_BYTES_MAX}", request.body.len());
+        return Err(Refusal::invalid(why));
+    }
     let mut heartbeat: Heartbeat = request.json()?;
     if heartbeat.client_id.is_empty() {
         return Err(Refusal::invalid("the heartbeat has no clientID"));
     }
+    text::check("clientID", &heartbeat.client_id)?;
     // A group that cannot be is left out; the rest of the heartbeat counts.
     let mut known = Vec::new();
-    for data in std::mem::take(&mut heartbeat.consumer_data_set) {
+    for data in std::mem::take(&mut heartbeat.consumer_data_set).into_iter().take(members::GROUPS_MAX) {
         match prepare(request, &data.group_name).await {
             Ok(()) => known.push(data),
             Err(refusal) => {
-                tracing::warn!(group = data.group_name, remark = refusal.remark, "a heartbeat's group");
+                if let Some(repeated) = BAD_GROUP.permit() {
+                    let (group, remark) = (text::shown(&data.group_name), text::shown(&refusal.remark));
+                    let remote = request.peer.remote;
+                    tracing::warn!(%remote, group, remark, repeated, "a group of a heartbeat is left out");
+                }
             }
         }
     }
     heartbeat.consumer_data_set = known;
     let from = members::Sender { peer: &request.peer, language: request.language, version: request.version };
-    let beat = request.context.members.beat(&heartbeat, &from, Instant::now());
+    let beat = request.context.members.beat(&heartbeat, &from, Instant::now())?;
     let changed = beat.changed || heartbeat.heartbeat_fingerprint == 0;
     Ok(Answer::ok().with("IS_SUPPORT_HEART_BEAT_V2", true).with("IS_SUB_CHANGE", changed))
 }

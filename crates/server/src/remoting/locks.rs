@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,16 +11,18 @@ use redstart_wire::remoting::body::{LockQueues, LockedQueues, Queue};
 use super::{
     refusal::Refusal,
     request::{Answer, Request},
+    text,
 };
 
 const HELD_MAX: Duration = Duration::from_secs(60);
 /// Queues in one request, and queues that one group may hold.
 const QUEUES_MAX: usize = 65_536;
-const GROUPS_MAX: usize = 65_536;
+/// Queues that are held in all.
+const LOCKS_MAX: usize = 200_000;
 
 #[derive(Debug, Clone)]
 struct Lock {
-    client: String,
+    client: Arc<str>,
     renewed: Instant,
 }
 
@@ -35,19 +37,23 @@ impl Locks {
     /// Takes or renews what is free or the client's own; returns what it now has.
     fn lock(&self, group: &str, client: &str, queues: Vec<Queue>, now: Instant) -> Vec<Queue> {
         let mut groups = self.groups();
-        if groups.len() >= GROUPS_MAX && !groups.contains_key(group) {
-            return Vec::new();
-        }
+        let mut room = LOCKS_MAX.saturating_sub(groups.values().map(HashMap::len).sum());
+        let client: Arc<str> = client.into();
         let locks = groups.entry(group.to_owned()).or_default();
         let mut held = Vec::new();
         for queue in queues.into_iter().take(QUEUES_MAX) {
             let free = locks.get(&queue).is_none_or(|lock| {
                 lock.client == client || now.saturating_duration_since(lock.renewed) > HELD_MAX
             });
-            if free && (locks.len() < QUEUES_MAX || locks.contains_key(&queue)) {
-                locks.insert(queue.clone(), Lock { client: client.to_owned(), renewed: now });
+            let known = locks.contains_key(&queue);
+            if free && (known || (room > 0 && locks.len() < QUEUES_MAX)) {
+                room -= usize::from(!known);
+                locks.insert(queue.clone(), Lock { client: client.clone(), renewed: now });
                 held.push(queue);
             }
+        }
+        if locks.is_empty() {
+            groups.remove(group);
         }
         held
     }
@@ -56,7 +62,7 @@ impl Locks {
         let mut groups = self.groups();
         let Some(locks) = groups.get_mut(group) else { return };
         for queue in queues {
-            if locks.get(queue).is_some_and(|lock| lock.client == client) {
+            if locks.get(queue).is_some_and(|lock| &*lock.client == client) {
                 locks.remove(queue);
             }
         }
@@ -87,6 +93,12 @@ fn read(request: &Request) -> Result<LockQueues, Refusal> {
     let body: LockQueues = request.json()?;
     if body.consumer_group.is_empty() || body.client_id.is_empty() {
         return Err(Refusal::invalid("consumerGroup and clientId must be there"));
+    }
+    text::check("consumerGroup", &body.consumer_group)?;
+    text::check("clientId", &body.client_id)?;
+    for queue in &body.mq_set {
+        text::check("topic", &queue.topic)?;
+        text::check("broker name", &queue.broker_name)?;
     }
     Ok(body)
 }
@@ -127,6 +139,18 @@ mod tests {
         locks.unlock("g", "a", &[queue(0)]);
         assert_eq!(locks.lock("g", "b", vec![queue(0)], later(62)), [queue(0)]);
         assert!(locks.is_locked("g", later(62)));
+    }
+
+    #[test]
+    fn locks_are_bounded_in_all_and_a_group_without_any_is_not_kept() {
+        let locks = Locks::default();
+        let now = Instant::now();
+        let many = || (0..QUEUES_MAX as i32).map(queue).collect::<Vec<_>>();
+        let held: usize = (0..5).map(|n| locks.lock(&format!("g{n}"), "a", many(), now).len()).sum();
+        assert_eq!(held, LOCKS_MAX);
+        assert_eq!(locks.lock("g9", "a", vec![queue(0)], now), []);
+        assert!(!locks.groups().contains_key("g9"));
+        assert_eq!(locks.lock("g0", "a", vec![queue(0)], now), [queue(0)], "renewed");
     }
 
     #[test]

@@ -5,7 +5,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -17,14 +20,25 @@ use redstart_wire::remoting::{
 };
 use tokio::sync::watch;
 
-use super::{elsewhere::version_text, peer::Peer};
-use crate::statistics::{Alike, Crowd};
+use super::{elsewhere::version_text, peer::Peer, refusal::Refusal, text};
+use crate::{
+    statistics::{Alike, Crowd},
+    throttle::Throttle,
+};
 
 /// A client that says nothing for this long is forgotten.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Groups one client may be in, and topics one consumer may want.
-const GROUPS_MAX: usize = 1024;
+pub(super) const GROUPS_MAX: usize = 1024;
 const SUBSCRIPTIONS_MAX: usize = 4096;
+/// Bytes of what the clients of one connection have said about themselves, and of what all have.
+const CONNECTION_BYTES_MAX: usize = 4 << 20;
+const ALL_BYTES_MAX: usize = 256 << 20;
+/// What a member and a subscription take beside their texts, about.
+const MEMBER_BYTES: usize = 512;
+const SUBSCRIPTION_BYTES: usize = 256;
+
+static BAD_SUBSCRIPTION: Throttle = Throttle::new();
 
 /// One client in one group.
 #[derive(Debug, Clone)]
@@ -37,6 +51,38 @@ pub(super) struct Member {
     /// By topic; none for producers.
     pub subscriptions: BTreeMap<String, Wanted>,
     fingerprint: i32,
+    /// Its bytes among those of its connection and of all members.
+    _share: Arc<Share>,
+}
+
+/// Bytes of a member, counted until this is dropped.
+#[derive(Debug)]
+struct Share {
+    all: Arc<AtomicUsize>,
+    peer: Arc<Peer>,
+    bytes: usize,
+}
+
+impl Share {
+    fn take(all: &Arc<AtomicUsize>, peer: &Arc<Peer>, bytes: usize) -> Result<Arc<Share>, Refusal> {
+        let share = Share { all: all.clone(), peer: peer.clone(), bytes };
+        let of_all = all.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let of_peer = peer.member_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if of_peer > CONNECTION_BYTES_MAX {
+            return Err(Refusal::busy("bytes of the clients on one connection", CONNECTION_BYTES_MAX));
+        }
+        if of_all > ALL_BYTES_MAX {
+            return Err(Refusal::busy("bytes of all clients", ALL_BYTES_MAX));
+        }
+        Ok(Arc::new(share))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.peer.member_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What a consumer wants of a topic.
@@ -44,6 +90,15 @@ pub(super) struct Member {
 pub(super) struct Wanted {
     pub subscription: Subscription,
     pub filter: Filter,
+}
+
+impl Wanted {
+    fn bytes(&self) -> usize {
+        let Subscription { topic, sub_string, tags_set, code_set, expression_type, .. } = &self.subscription;
+        let tags: usize = tags_set.iter().map(|tag| tag.len() + 24).sum();
+        let kind = expression_type.as_ref().map_or(0, String::len);
+        topic.len() + 2 * sub_string.len() + tags + 4 * code_set.len() + kind
+    }
 }
 
 /// A consumer group with its members. Its ways of consuming are those of the last heartbeat.
@@ -66,6 +121,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     state: Mutex<State>,
+    bytes: Arc<AtomicUsize>,
     /// Changes with every heartbeat that says what its client wants.
     beats: watch::Sender<()>,
 }
@@ -94,33 +150,42 @@ pub(super) fn filter(kind: Option<&str>, expression: &str) -> Result<Filter, red
 }
 
 impl Members {
-    /// Registers what a heartbeat says of its sender.
-    pub fn beat(&self, heartbeat: &Heartbeat, from: &Sender<'_>, now: Instant) -> Beat {
+    /// Registers what a heartbeat says of its sender. Refused when it says too much.
+    pub fn beat(&self, heartbeat: &Heartbeat, from: &Sender<'_>, now: Instant) -> Result<Beat, Refusal> {
         let Sender { peer, language, version } = *from;
         let mut state = self.state();
         // Requests outlive their connection for a moment. A heartbeat that comes after the farewell would leave a member
         // behind whose queues nobody reads, until its silence is noticed.
         if peer.is_gone() {
-            return Beat { changed: true };
+            return Ok(Beat { changed: true });
         }
-        let member = |subscriptions| Member {
-            client_id: heartbeat.client_id.clone(),
-            peer: peer.clone(),
-            language,
-            version,
-            seen: now,
-            subscriptions,
-            fingerprint: heartbeat.heartbeat_fingerprint,
+        let member = |subscriptions: BTreeMap<String, Wanted>| {
+            let texts =
+                subscriptions.iter().map(|(topic, wanted)| SUBSCRIPTION_BYTES + topic.len() + wanted.bytes());
+            let bytes = MEMBER_BYTES + heartbeat.client_id.len() + texts.sum::<usize>();
+            Ok::<_, Refusal>(Member {
+                client_id: heartbeat.client_id.clone(),
+                peer: peer.clone(),
+                language,
+                version,
+                seen: now,
+                subscriptions,
+                fingerprint: heartbeat.heartbeat_fingerprint,
+                _share: Share::take(&self.bytes, peer, bytes)?,
+            })
         };
         for producer in heartbeat.producer_data_set.iter().take(GROUPS_MAX) {
+            text::check("producer group", &producer.group_name)?;
+            let member = member(BTreeMap::new())?;
             let group = state.producers.entry(producer.group_name.clone()).or_default();
-            group.insert(heartbeat.client_id.clone(), member(BTreeMap::new()));
+            group.insert(heartbeat.client_id.clone(), member);
         }
         let mut changed = false;
         for data in heartbeat.consumer_data_set.iter().take(GROUPS_MAX) {
-            let group = state.consumers.entry(data.group_name.clone()).or_default();
+            text::check("consumer group", &data.group_name)?;
             if heartbeat.without_sub {
-                match group.members.get_mut(&heartbeat.client_id) {
+                let group = state.consumers.get_mut(&data.group_name);
+                match group.and_then(|group| group.members.get_mut(&heartbeat.client_id)) {
                     Some(known) if known.peer.id == peer.id => {
                         known.seen = now;
                         changed |= known.fingerprint != heartbeat.heartbeat_fingerprint;
@@ -130,12 +195,13 @@ impl Members {
                 }
                 continue;
             }
-            changed |= group.put(data, member(wanted(data)));
+            let member = member(wanted(data))?;
+            let group = state.consumers.entry(data.group_name.clone()).or_default();
+            changed |= group.put(data, member);
         }
-        state.consumers.retain(|_, group| !group.members.is_empty());
         drop(state);
         self.beats.send_replace(());
-        Beat { changed }
+        Ok(Beat { changed })
     }
 
     /// For those who wait for a heartbeat.
@@ -256,13 +322,19 @@ fn mode(consume_type: &str) -> &'static str {
 fn wanted(data: &ConsumerData) -> BTreeMap<String, Wanted> {
     let mut all = BTreeMap::new();
     for subscription in data.subscription_data_set.iter().take(SUBSCRIPTIONS_MAX) {
+        if text::check("topic", &subscription.topic).is_err() {
+            continue;
+        }
         match filter(subscription.expression_type.as_deref(), &subscription.sub_string) {
             Ok(filter) => {
                 let wanted = Wanted { subscription: subscription.clone(), filter };
                 all.insert(subscription.topic.clone(), wanted);
             }
             Err(error) => {
-                tracing::warn!(group = data.group_name, topic = subscription.topic, %error, "bad subscription");
+                if let Some(repeated) = BAD_SUBSCRIPTION.permit() {
+                    let (group, topic) = (text::shown(&data.group_name), text::shown(&subscription.topic));
+                    tracing::warn!(group, topic, %error, repeated, "a subscription cannot be understood");
+                }
             }
         }
     }
@@ -272,7 +344,7 @@ fn wanted(data: &ConsumerData) -> BTreeMap<String, Wanted> {
 impl ConsumerGroup {
     /// Adds or renews a member. `true` when its fingerprint is new; the others are told when the group has changed.
     fn put(&mut self, data: &ConsumerData, mut member: Member) -> bool {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let text = |value: &Option<String>| text::shown(value.as_deref().unwrap_or_default()).to_owned();
         self.consume_type = text(&data.consume_type);
         self.message_model = text(&data.message_model);
         self.consume_from_where = text(&data.consume_from_where);
@@ -365,7 +437,7 @@ mod tests {
 
     fn say(members: &Members, heartbeat: &Heartbeat, peer: &Arc<Peer>, now: Instant) -> bool {
         let from = Sender { peer, language: Language::default(), version: 0 };
-        members.beat(heartbeat, &from, now).changed
+        members.beat(heartbeat, &from, now).unwrap().changed
     }
 
     fn told(outgoing: &mut mpsc::Receiver<Outgoing>) -> usize {
@@ -464,6 +536,36 @@ mod tests {
         assert!(members.producer("2").is_none(), "it produces no more either");
         members.expire(later(150_001));
         assert_eq!(members.consumer_ids("g"), None);
+    }
+
+    #[test]
+    fn what_clients_say_of_themselves_is_bounded_by_connection_and_given_back() {
+        let members = Members::default();
+        let (one, _outgoing) = peer();
+        let from = Sender { peer: &one, language: Language::default(), version: 0 };
+        let large = |client: usize| {
+            let mut heartbeat = beat(&client.to_string(), &[]);
+            let tags = vec!["t".repeat(1000); 500];
+            let wanted = Subscription { topic: "t".to_owned(), tags_set: tags, ..Subscription::default() };
+            heartbeat.consumer_data_set[0].subscription_data_set = vec![wanted];
+            heartbeat
+        };
+        let taken = (0..300).take_while(|n| members.beat(&large(*n), &from, Instant::now()).is_ok()).count();
+        assert!((4..10).contains(&taken), "{taken} clients of half a megabyte each");
+        assert!(members.bytes.load(Ordering::Relaxed) <= CONNECTION_BYTES_MAX);
+        assert!(members.beat(&large(0), &from, Instant::now()).is_ok(), "one that is known is renewed");
+        let (other, _outgoing) = peer();
+        let from = Sender { peer: &other, ..from };
+        assert!(members.beat(&large(1000), &from, Instant::now()).is_ok(), "another connection has its own");
+        let long = Heartbeat {
+            producer_data_set: vec![ProducerData { group_name: "p".repeat(300) }],
+            ..large(1001)
+        };
+        assert!(members.beat(&long, &from, Instant::now()).is_err());
+        members.disconnected(&one);
+        members.disconnected(&other);
+        assert_eq!(members.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(one.member_bytes.load(Ordering::Relaxed), 0);
     }
 
     /// A short heartbeat renews as well as a long one.

@@ -34,6 +34,7 @@ mod request;
 mod retry;
 mod room;
 mod send;
+mod text;
 mod transactions;
 mod unreadable;
 mod view;
@@ -108,6 +109,8 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// Delays of the classic delay levels.
     pub delay_levels: Vec<Duration>,
+    /// Let other brokers register with the name service. Their addresses go into the routes of every client.
+    pub foreign_brokers: bool,
     /// What it shares with the other ports.
     pub resources: Resources,
 }

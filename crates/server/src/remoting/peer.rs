@@ -3,7 +3,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -39,6 +39,8 @@ pub(super) struct Peer {
     asked: Mutex<HashMap<i32, oneshot::Sender<Command>>>,
     opaque: AtomicI32,
     gone: AtomicBool,
+    /// Bytes of what its clients have said about themselves.
+    pub member_bytes: AtomicUsize,
     /// A body of this client's that could not be read was logged.
     pub warned: AtomicBool,
 }
@@ -67,6 +69,7 @@ impl Peer {
             asked: Mutex::default(),
             opaque: AtomicI32::new(0),
             gone: AtomicBool::new(false),
+            member_bytes: AtomicUsize::new(0),
             warned: AtomicBool::new(false),
         }
     }

@@ -10,9 +10,12 @@ use super::{
     property as p,
     refusal::Refusal,
     request::{Answer, Request},
-    send,
+    send, text,
 };
 use crate::shard::{Clock, SystemClock};
+use crate::throttle::Throttle;
+
+static NOT_STORED: Throttle = Throttle::new();
 
 const PUSH_MAX: Duration = Duration::from_secs(10);
 
@@ -25,7 +28,9 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     let pushed = push(request, &header).await;
     let stored = store(request, &header, topic).await;
     if let Err(refusal) = &stored {
-        tracing::warn!(remark = refusal.remark, "a reply was not stored");
+        if let Some(repeated) = NOT_STORED.permit() {
+            tracing::warn!(remark = text::shown(&refusal.remark), repeated, "a reply was not stored");
+        }
     }
     pushed?;
     Ok(match stored {

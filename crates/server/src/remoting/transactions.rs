@@ -11,6 +11,9 @@ use super::{
     request::{Answer, Request},
 };
 use crate::shard::ChangeError;
+use crate::throttle::Throttle;
+
+static UNREADABLE: Throttle = Throttle::new();
 
 pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let group = request.required("producerGroup")?;
@@ -51,7 +54,9 @@ impl Context {
         let half = match fetch(&*self.shard.reader(), check.position, check.size) {
             Ok(half) => half,
             Err(error) => {
-                tracing::error!(%error, "a half message cannot be read");
+                if let Some(repeated) = UNREADABLE.permit() {
+                    tracing::error!(%error, repeated, "a half message cannot be read");
+                }
                 return true;
             }
         };

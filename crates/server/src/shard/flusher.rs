@@ -9,6 +9,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use redstart_log::{Error as LogError, Flusher, Index};
 
 use super::{Counters, Flush};
+use crate::throttle::Throttle;
+
+static SLOW: Throttle = Throttle::new();
 
 /// A flush of this length holds up every sender.
 const STALL: Duration = Duration::from_secs(1);
@@ -117,7 +120,10 @@ fn flush(flusher: &dyn Flusher, counters: &Counters) -> Report {
         counters.flush_took(took, covered);
     }
     if took >= STALL {
-        tracing::warn!(millis = took.as_millis() as u64, "a flush took long: the disk is slow or busy");
+        if let Some(repeated) = SLOW.permit() {
+            let millis = took.as_millis() as u64;
+            tracing::warn!(millis, repeated, "a flush took long: the disk is slow or busy");
+        }
     }
     Report { committed, took }
 }

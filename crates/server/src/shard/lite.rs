@@ -10,6 +10,9 @@ use super::{
     serve::{Next, Retried},
     waiting::{Waiter, WaiterId},
 };
+use crate::throttle::Throttle;
+
+static NO_PLACE: Throttle = Throttle::new();
 
 impl Runtime {
     pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
@@ -89,7 +92,9 @@ impl Runtime {
         let changed = self.lites.change(change, self.config.lite_subscriptions_max)?;
         for topic in &changed.added {
             if let Err(error) = self.engine.join_lite(&group, *topic, offset) {
-                tracing::error!(%error, %group, "a group cannot find its place in a lite topic");
+                if let Some(repeated) = NO_PLACE.permit() {
+                    tracing::error!(%error, %group, repeated, "a group cannot find its place in a lite topic");
+                }
             }
         }
         if !changed.added.is_empty() {

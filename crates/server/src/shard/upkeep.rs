@@ -5,6 +5,11 @@ use std::time::Duration;
 use redstart_engine::JobDone;
 
 use super::{Failure, Now, events::Fullness, runtime::Runtime};
+use crate::throttle::Throttle;
+
+static NO_USAGE: Throttle = Throttle::new();
+static NOT_REMOVED: Throttle = Throttle::new();
+static NOT_WRITTEN: Throttle = Throttle::new();
 
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
@@ -25,7 +30,11 @@ impl Runtime {
                 self.watch_disk();
                 self.counters.condition().set_disk(self.engine.disk_percent(), self.engine.config());
             }
-            Err(error) => tracing::warn!(%error, "cannot tell how full the disk is"),
+            Err(error) => {
+                if let Some(repeated) = NO_USAGE.permit() {
+                    tracing::warn!(%error, repeated, "cannot tell how full the disk is");
+                }
+            }
         }
         while let Some(job) = self.engine.seal() {
             self.jobs.push(job);
@@ -41,7 +50,9 @@ impl Runtime {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot remove the oldest segment");
+                    if let Some(repeated) = NOT_REMOVED.permit() {
+                        tracing::warn!(%error, repeated, "cannot remove the oldest segment");
+                    }
                     break;
                 }
             }
@@ -79,7 +90,9 @@ impl Runtime {
             self.counters.checkpointed(now.uptime);
         }
         if let Err(error) = self.engine.job_done(done) {
-            tracing::warn!(%error, "an index or checkpoint could not be written");
+            if let Some(repeated) = NOT_WRITTEN.permit() {
+                tracing::warn!(%error, repeated, "an index or checkpoint could not be written");
+            }
         }
     }
 

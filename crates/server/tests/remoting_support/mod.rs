@@ -70,6 +70,7 @@ impl Broker {
             auto_create_groups: true,
             auto_create_topics: false,
             delay_levels: EngineConfig::default().delay_levels,
+            foreign_brokers: false,
             resources: Resources::default(),
         };
         // However full the disk is that the test runs on, nothing is removed or refused for that.

@@ -22,9 +22,12 @@ use http::StatusCode;
 use tokio::sync::Mutex;
 
 use super::router::{Answer, Answering, Part, Request, content, text as line};
+use crate::throttle::Throttle;
 use crate::{grpc, remoting, shard::ShardHandle, statistics::Live};
 use survey::Survey;
 use text::Text;
+
+static NOT_WRITTEN: Throttle = Throttle::new();
 
 pub use catalogue::{FAMILIES, Family, Kind, Scope};
 
@@ -127,7 +130,9 @@ impl Shared {
                 content(StatusCode::OK, text::CONTENT_TYPE, text)
             }
             Err(error) => {
-                tracing::warn!(%error, "metrics could not be written");
+                if let Some(repeated) = NOT_WRITTEN.permit() {
+                    tracing::warn!(%error, repeated, "metrics could not be written");
+                }
                 line(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written")
             }
         }

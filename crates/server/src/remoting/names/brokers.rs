@@ -15,10 +15,12 @@ use super::permissions::WRITE;
 use crate::remoting::{
     refusal::Refusal,
     request::{Answer, Request},
+    text,
 };
 
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 const BROKERS_MAX: usize = 1024;
+/// Topics of all of them.
 const TOPICS_MAX: usize = 100_000;
 
 /// Which broker, as registrations name it.
@@ -99,9 +101,11 @@ impl Brokers {
 
     /// Adds a topic to the brokers named, as far as they are known.
     pub fn add_topic(&self, topic: &str, queues: &[QueueData]) {
-        for (id, broker) in self.table().iter_mut() {
+        let mut table = self.table();
+        let mut room = TOPICS_MAX.saturating_sub(table.values().map(|broker| broker.topics.len()).sum());
+        for (id, broker) in table.iter_mut() {
             let Some(queues) = queues.iter().find(|queues| queues.broker_name == id.name) else { continue };
-            if broker.topics.len() < TOPICS_MAX {
+            if room > 0 || broker.topics.contains_key(topic) {
                 let entry = TopicEntry {
                     topic_name: topic.to_owned(),
                     read_queue_nums: queues.read_queue_nums,
@@ -110,7 +114,7 @@ impl Brokers {
                     topic_sys_flag: queues.topic_sys_flag,
                     ..TopicEntry::default()
                 };
-                broker.topics.insert(topic.to_owned(), entry);
+                room -= usize::from(broker.topics.insert(topic.to_owned(), entry).is_none());
             }
         }
     }
@@ -125,11 +129,18 @@ fn id(request: &Request) -> Result<Id, Refusal> {
 }
 
 pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
+    if !request.context.config.foreign_brokers {
+        let why = "brokers may not register with this name service; the setting foreign_brokers allows it";
+        return Err(Refusal::new(code::NO_PERMISSION, why));
+    }
     let id = id(request)?;
     if id.name == request.context.config.broker {
         return Err(Refusal::invalid(format!("the broker name {} is taken by this broker", id.name)));
     }
     let (cluster, address) = (request.required("clusterName")?, request.required("brokerAddr")?);
+    for (what, text) in [("broker name", id.name.as_str()), ("cluster name", cluster), ("address", address)] {
+        text::check(what, text)?;
+    }
     let registration = match request.truth("compressed") {
         _ if request.body.is_empty() => Registration::default(),
         Some(true) => Registration::unpack(&request.body)?,
@@ -143,6 +154,7 @@ pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
         if !table.contains_key(&id) && table.len() >= BROKERS_MAX {
             return Err(Refusal::busy("registered brokers", BROKERS_MAX));
         }
+        let mut room = TOPICS_MAX.saturating_sub(table.values().map(|broker| broker.topics.len()).sum());
         let broker = table.entry(id.clone()).or_insert_with(|| Registered {
             cluster: cluster.to_owned(),
             address: String::new(),
@@ -151,9 +163,12 @@ pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
             seen: Instant::now(),
         });
         // A registration may carry only what has changed: what it does not name stays.
-        broker.topics.extend(wrapper.topic_config_table);
-        while broker.topics.len() > TOPICS_MAX {
-            broker.topics.pop_last();
+        for (topic, entry) in wrapper.topic_config_table {
+            if text::check("topic", &topic).is_ok() && (room > 0 || broker.topics.contains_key(&topic)) {
+                // Routes say nothing of the rest.
+                let entry = TopicEntry { topic_name: topic.clone(), attributes: BTreeMap::new(), ..entry };
+                room -= usize::from(broker.topics.insert(topic, entry).is_none());
+            }
         }
         address.clone_into(&mut broker.address);
         broker.version = wrapper.data_version;

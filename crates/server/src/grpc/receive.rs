@@ -171,8 +171,10 @@ fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<
     }
     let asked = asked.and_then(from_duration).unwrap_or_default();
     if asked < INVISIBLE_MIN || asked > INVISIBLE_MAX {
+        // Programs look for these words of RocketMQ's.
+        let size = if asked < INVISIBLE_MIN { "small" } else { "large" };
         let why = format!(
-            "an invisible time of {} ms; it must be from {} s to {} h",
+            "the invisibleTime is too {size}: {} ms; it must be from {} s to {} h",
             asked.as_millis(),
             INVISIBLE_MIN.as_secs(),
             INVISIBLE_MAX.as_secs() / 3600
@@ -226,7 +228,11 @@ mod tests {
         assert_eq!(asked(10), Ok(Duration::from_secs(10)));
         assert_eq!(asked(12 * 3600), Ok(Duration::from_secs(12 * 3600)));
         for bad in [-1, 0, 9, 12 * 3600 + 1] {
-            assert_eq!(asked(bad).unwrap_err().code, Code::IllegalInvisibleTime);
+            let refusal = asked(bad).unwrap_err();
+            assert_eq!(refusal.code, Code::IllegalInvisibleTime);
+            let size =
+                if bad < 10 { "the invisibleTime is too small" } else { "the invisibleTime is too large" };
+            assert!(refusal.status().message.contains(size));
         }
         assert_eq!(invisible(true, None), Ok(RENEWED_INVISIBLE));
     }

@@ -4,6 +4,7 @@
 mod drain;
 mod durable_file;
 pub mod grpc;
+mod handover;
 pub mod http;
 pub mod listen;
 pub mod remoting;

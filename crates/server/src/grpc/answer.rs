@@ -70,9 +70,10 @@ impl Answer {
         .await
     }
 
-    /// Writes messages as they come and as the client takes them.
-    pub async fn stream<M: Message>(&mut self, messages: impl Stream<Item = Result<M, Status>>) {
-        let Ok(mut body) = self.begin() else { return };
+    /// Writes messages as they come and as the client takes them. Says whether HTTP/2 has accepted all of the answer, its
+    /// end included, under the client's flow-control window; `false` when the client has cancelled the call or is gone.
+    pub async fn stream<M: Message>(&mut self, messages: impl Stream<Item = Result<M, Status>>) -> bool {
+        let Ok(mut body) = self.begin() else { return false };
         let mut messages = pin!(messages);
         let mut buffer = BytesMut::new();
         loop {
@@ -93,10 +94,10 @@ impl Answer {
                 Step::Next(Some(Err(status))) => (true, Some(Err(status))),
                 Step::Next(None) => (true, Some(Ok(()))),
                 Step::Write => (true, None),
-                Step::Gone => return,
+                Step::Gone => return false,
             };
             if write && write_all(&mut body, &mut buffer).await.is_err() {
-                return;
+                return false;
             }
             if let Some(outcome) = ended {
                 return end(&mut body, outcome);
@@ -118,7 +119,7 @@ fn head() -> Response<()> {
     response
 }
 
-fn end(body: &mut SendStream<Bytes>, outcome: Result<(), Status>) {
+fn end(body: &mut SendStream<Bytes>, outcome: Result<(), Status>) -> bool {
     let mut trailers = HeaderMap::with_capacity(2);
     let told = match outcome {
         Ok(()) => {
@@ -127,9 +128,7 @@ fn end(body: &mut SendStream<Bytes>, outcome: Result<(), Status>) {
         }
         Err(status) => status.add_header(&mut trailers),
     };
-    if told.is_ok() {
-        drop(body.send_trailers(trailers));
-    }
+    told.is_ok() && body.send_trailers(trailers).is_ok()
 }
 
 fn put(message: &impl Message, buffer: &mut BytesMut) {

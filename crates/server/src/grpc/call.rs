@@ -6,8 +6,13 @@ use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Request, header::CONTENT_TYPE};
 
-use super::{answer::Answer, io::Peer, request::Incoming, service::Service, timing::Timing};
+use tokio::time::Instant;
 use tonic::Status;
+
+use super::{
+    answer::Answer, io::Peer, metadata::deadline, receive::Received, request::Incoming, service::Service,
+    timing::Timing,
+};
 
 const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
 
@@ -42,7 +47,8 @@ macro_rules! bodies {
                 // A client that has lost interest must not get messages.
                 let Some(found) = $call.answer.unless_reset(found).await else { return };
                 // Never closed.
-                let _place = $call.head.peer.answers.acquire().await;
+                let place = $call.head.peer.answers.acquire();
+                let Some(_place) = $call.answer.unless_reset(place).await else { return };
                 $call.answer.stream(found).await;
             }
             Err(status) => $call.answer.refuse(&status),
@@ -84,10 +90,35 @@ pub(super) async fn serve(
     let mut call = Call { head: Head { headers: head.headers, peer }, incoming, answer };
     match method {
         "SendMessage" => unary!(service.send_message, call),
-        "ReceiveMessage" => bodies!(service.receive_message, call),
+        "ReceiveMessage" => receive(&service, call).await,
         "AckMessage" => unary!(service.ack_message, call),
         // In a box of their own, so that the calls of which there are many stay small.
         _ => Box::pin(serve_other(service, method, call)).await,
+    }
+}
+
+/// Messages that do not reach the client go back to their queue, whatever ends the call: it drops the answer's deliveries.
+async fn receive(service: &Service, mut call: Call) {
+    let request = match call.incoming.only().await {
+        Ok(request) => request,
+        Err(status) => return call.answer.refuse(&status),
+    };
+    let deadline = deadline(&call.head.headers).and_then(|time| Instant::now().checked_add(time));
+    let Call { head, answer, .. } = &mut call;
+    let answering = async {
+        let Received { frames, deliveries } =
+            answer.unless_reset(service.receive_message(head, request)).await?;
+        // Never closed.
+        let _place = answer.unless_reset(head.peer.answers.acquire()).await?;
+        if answer.stream(frames).await {
+            deliveries.into_iter().for_each(|deliveries| head.peer.sent.put(deliveries));
+        }
+        Some(())
+    };
+    match deadline {
+        // After it the client has given the call up, whether or not it could say so.
+        Some(deadline) => drop(tokio::time::timeout_at(deadline, answering).await),
+        None => drop(answering.await),
     }
 }
 

@@ -62,6 +62,15 @@ pub struct ClientSubscription {
     pub sql: bool,
 }
 
+/// How long a client waits, as its settings say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Polling {
+    /// For a message, when the request does not say.
+    pub long_poll: Option<Duration>,
+    /// For an answer, in addition.
+    pub request_timeout: Option<Duration>,
+}
+
 /// What a client has said about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Told {
@@ -71,6 +80,7 @@ pub struct Told {
     pub subscriptions: Vec<ClientSubscription>,
     pub language: String,
     pub version: String,
+    pub polling: Polling,
 }
 
 impl Told {
@@ -206,6 +216,17 @@ impl Clients {
     /// Whether its settings said that it is a lite consumer; `None` when it has told none.
     pub fn is_lite(&self, id: &str) -> Option<bool> {
         self.lock().by_id.get(id)?.told.as_ref().map(|told| told.kind.is_lite())
+    }
+
+    /// How long it waits; nothing is known of one that has told no settings.
+    pub fn polling(&self, id: &str) -> Polling {
+        let known = self.lock();
+        known
+            .by_id
+            .get(id)
+            .and_then(|client| client.told.as_ref())
+            .map(|told| told.polling)
+            .unwrap_or_default()
     }
 
     /// Where commands for a client go: `None` when it is not known, `Some(None)` when it has no stream now.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redstart_engine::{FetchError, TopicName, fetch};
+use redstart_engine::{FetchError, TopicName};
 use redstart_log::Position;
 use redstart_wire::v2::{
     Code, PrintThreadStackTraceCommand, Resource, Status, TelemetryCommand, VerifyMessageCommand,
@@ -121,7 +121,7 @@ impl Commands {
             attempt: 1,
             ..Envelope::default()
         };
-        let fetched = fetch(&*self.shard.reader(), message.position, message.size)?;
+        let fetched = self.shard.bodies().fetch(message.position, message.size).await?;
         let message = to_wire(&fetched, envelope)?;
         let ask =
             |nonce| Command::VerifyMessageCommand(VerifyMessageCommand { nonce, message: Some(message) });

@@ -40,7 +40,7 @@ impl From<CommandError> for Unanswered {
 
 fn other(client: ClientView) -> OtherClient {
     let ClientView { id, told, remote, silent_for } = client;
-    let Told { kind, group, publishes, subscriptions, language, version } = told;
+    let Told { kind, group, publishes, subscriptions, language, version, polling: _ } = told;
     let role = match group {
         None => Role::Producer { topics: publishes.iter().map(ToString::to_string).collect() },
         Some(group) => Role::Consumer {

@@ -91,6 +91,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
                 activity.requested();
                 begun = true;
             }
+            peer.sent.wrote();
             while let Poll::Ready(Some(event)) = running.poll_next_unpin(cx) {
                 match event {
                     Event::Answered => {}

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{conduct::Conduct, intake::Intake};
+use super::{conduct::Conduct, intake::Intake, sent::Sent};
 use crate::stream::Stream;
 
 /// What every HTTP/2 client says first.
@@ -44,6 +44,8 @@ pub(super) struct Peer {
     pub intake: Arc<Intake>,
     /// Open telemetry streams: they are no requests under way.
     pub telemetry: AtomicUsize,
+    /// Answers with messages that may not have reached the socket.
+    pub sent: Sent,
 }
 
 /// Does the handshakes. Plaintext and TLS are told apart by the first byte; whatever does not speak HTTP/2 is refused.
@@ -55,6 +57,7 @@ pub(super) async fn open(stream: TcpStream, tls: TlsAcceptor, intake: Arc<Intake
         answers: Semaphore::new(ANSWERS_MAX),
         intake,
         telemetry: AtomicUsize::new(0),
+        sent: Sent::default(),
     });
     let (mut preface, mut have) = ([0; PREFACE.len()], 0);
     while have < PREFACE.len() {
@@ -99,6 +102,9 @@ impl Connection {
     }
 
     fn wrote(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_pending() {
+            self.peer.sent.set_blocked(true);
+        }
         if let Poll::Ready(Ok(bytes)) = &written {
             self.conduct.wrote(*bytes);
         }
@@ -114,7 +120,11 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        // HTTP/2 flushes when it has nothing left to write.
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.peer.sent.set_blocked(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

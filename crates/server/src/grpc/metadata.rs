@@ -32,7 +32,8 @@ pub(super) fn caller(headers: &HeaderMap, client: &str) -> Caller {
     }
 }
 
-fn deadline(headers: &HeaderMap) -> Option<Duration> {
+/// How long the client waits for the answer.
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Duration> {
     parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 

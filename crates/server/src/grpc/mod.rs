@@ -26,6 +26,7 @@ mod renewal;
 mod request;
 mod route;
 mod send;
+mod sent;
 mod service;
 mod settings;
 mod status;
@@ -51,6 +52,7 @@ use tokio::{
 use crate::{
     Resources,
     drain::Drained,
+    handover::Returns,
     listen::{self, Port, PortLimits},
     shard::ShardHandle,
     tls::{self, CertificateFiles, TlsError},
@@ -62,7 +64,7 @@ use intake::Intake;
 use renewal::Renewal;
 use service::Service;
 
-pub use clients::{ClientKind, ClientSubscription, ClientView, Told};
+pub use clients::{ClientKind, ClientSubscription, ClientView, Polling, Told};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub use view::View;
 
@@ -168,6 +170,7 @@ impl Grpc {
         let Limits { connections_max, silent_max, .. } = config.limits;
         let port = config.resources.connections.port("gRPC", PortLimits { connections_max, silent_max });
         let service = Service {
+            returns: Returns::new(shard.clone()),
             shard,
             config: Arc::new(config),
             clients,

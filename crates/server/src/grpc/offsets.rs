@@ -2,10 +2,11 @@
 
 use std::iter;
 
-use redstart_engine::{FetchError, QueueId, QueueOffset, ResetTo, fetch};
+use futures_util::{Stream, StreamExt as _, stream};
+use redstart_engine::{FetchError, Filter, PulledMessage, QueueId, QueueOffset, ResetTo};
 use redstart_wire::v2::{
-    Code, GetOffsetRequest, MessageQueue, PullMessageRequest, PullMessageResponse, QueryOffsetPolicy,
-    QueryOffsetRequest, UpdateOffsetRequest, pull_message_response::Content,
+    Code, GetOffsetRequest, Message, MessageQueue, PullMessageRequest, PullMessageResponse,
+    QueryOffsetPolicy, QueryOffsetRequest, Resource, UpdateOffsetRequest, pull_message_response::Content,
 };
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::PullRequest;
+use crate::shard::{Bodies, PullRequest};
 
 const PULL_BYTES_MAX: usize = 4 << 20;
 
@@ -38,39 +39,46 @@ impl Service {
         let resource = queue.topic.clone().unwrap_or_default();
         let filter = filter(request.filter_expression.as_ref())?;
         let wait = request.long_polling_timeout.as_ref().and_then(from_duration).unwrap_or_default();
+        let from = queue_offset(request.offset)?;
         let pull = PullRequest {
             topic: self.topic_name(Some(&resource))?,
             queue: queue_id(&queue)?,
-            offset: queue_offset(request.offset)?,
+            offset: from,
             max: usize::try_from(request.batch_size).unwrap_or(0).clamp(1, 32),
             bytes_max: PULL_BYTES_MAX,
             filter: filter.clone(),
             wait: wait.min(LONG_POLL_MAX),
         };
         let pulled = self.shard.pull(pull)?.await??;
-        let reader = self.shard.reader();
-        // Bodies are read one by one, as the client takes them.
-        let messages = pulled.messages.into_iter().filter_map(move |found| {
-            let envelope = Envelope {
-                topic: resource.clone(),
-                queue_id: queue.id,
-                queue_offset: found.offset.0 as i64,
-                stored_at: found.stored_at,
-                attempt: i32::from(found.attempt) + 1,
-                ..Envelope::default()
-            };
-            let fetched = fetch(&*reader, found.position, found.size);
-            match fetched.and_then(|fetched| Ok((filter.matches(&fetched.message()?), fetched))) {
-                Ok((true, fetched)) => match to_wire(&fetched, envelope) {
-                    Ok(message) => Some(Content::Message(message)),
-                    Err(error) => skipped(&error),
-                },
-                Ok((false, _)) => None,
-                Err(error) => skipped(&error),
+        let next = pulled.next;
+        let mut messages = Messages {
+            bodies: self.shard.bodies().clone(),
+            found: pulled.messages.into_iter(),
+            topic: resource,
+            queue: queue.id,
+            filter,
+            unread: None,
+        };
+        let first = messages.next().await;
+        if let (None, Some(offset)) = (&first, messages.unread.filter(|offset| *offset == from)) {
+            let why = format!("the message at offset {offset} cannot be read now, try again");
+            return Err(Refusal::new(Code::InternalServerError, why));
+        }
+        let begin = stream::iter(iter::once(Content::Status(ok())).chain(first));
+        let rest = stream::unfold((messages, false), move |(mut messages, ended)| async move {
+            if ended {
+                return None;
+            }
+            match messages.next().await {
+                Some(message) => Some((message, (messages, false))),
+                // The client goes on at the first message that it was not given.
+                None => {
+                    let next = messages.unread.unwrap_or(next);
+                    Some((Content::NextOffset(next.0 as i64), (messages, true)))
+                }
             }
         });
-        let next = Content::NextOffset(pulled.next.0 as i64);
-        Ok(answers(iter::once(Content::Status(ok())).chain(messages).chain(iter::once(next))))
+        Ok(answers(begin.chain(rest)))
     }
 
     pub(super) async fn store_offset(&self, request: UpdateOffsetRequest) -> Result<(), Refusal> {
@@ -114,16 +122,58 @@ impl Service {
     }
 }
 
+/// The messages of a pull. Bodies are read one by one, as the client takes them.
+struct Messages {
+    bodies: Bodies,
+    found: std::vec::IntoIter<PulledMessage>,
+    topic: Resource,
+    queue: i32,
+    filter: Filter,
+    /// The first message that could not be read and may be another time. None comes after it.
+    unread: Option<QueueOffset>,
+}
+
+impl Messages {
+    async fn next(&mut self) -> Option<Content> {
+        while self.unread.is_none() {
+            let found = self.found.next()?;
+            match self.read(&found).await {
+                Ok(Some(message)) => return Some(Content::Message(message)),
+                Ok(None) => {}
+                Err(error) => match error.proof() {
+                    Some(proof) => self.bodies.passed_over(proof),
+                    None => {
+                        self.bodies.failed(&error);
+                        self.unread = Some(found.offset);
+                    }
+                },
+            }
+        }
+        None
+    }
+
+    /// `None` for one that the filter does not let pass.
+    async fn read(&self, found: &PulledMessage) -> Result<Option<Message>, FetchError> {
+        let fetched = self.bodies.fetch(found.position, found.size).await?;
+        if !self.filter.matches(&fetched.message()?) {
+            return Ok(None);
+        }
+        let envelope = Envelope {
+            topic: self.topic.clone(),
+            queue_id: self.queue,
+            queue_offset: found.offset.0 as i64,
+            stored_at: found.stored_at,
+            attempt: i32::from(found.attempt) + 1,
+            ..Envelope::default()
+        };
+        to_wire(&fetched, envelope).map(Some)
+    }
+}
+
 pub(super) fn refused(refusal: &Refusal) -> Answers<PullMessageResponse> {
-    answers(iter::once(Content::Status(refusal.status())))
+    answers(stream::iter([Content::Status(refusal.status())]))
 }
 
-fn skipped(error: &FetchError) -> Option<Content> {
-    tracing::error!(%error, "a message cannot be read and is skipped");
-    None
-}
-
-fn answers(contents: impl Iterator<Item = Content> + Send + 'static) -> Answers<PullMessageResponse> {
-    let responses = contents.map(|content| Ok(PullMessageResponse { content: Some(content) }));
-    Box::pin(tokio_stream::iter(responses))
+fn answers(contents: impl Stream<Item = Content> + Send + 'static) -> Answers<PullMessageResponse> {
+    Box::pin(contents.map(|content| Ok(PullMessageResponse { content: Some(content) })))
 }

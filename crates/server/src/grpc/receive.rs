@@ -1,65 +1,80 @@
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use redstart_engine::{Delivery, Filter, PopError, Popped, READ_AGAIN_AFTER, Start, fetch};
+use futures_util::{Stream, StreamExt as _, stream};
+use parking_lot::Mutex;
+use redstart_engine::{Delivery, FetchError, Filter, PopError, Popped, READ_AGAIN_AFTER, Receipt, Start};
 use redstart_wire::v2::{
-    Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
+    Code, FilterExpression, FilterType, Message, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
     receive_message_response::Content,
 };
 
 use super::{
+    clients::Polling,
     convert::{Envelope, from_duration, timestamp, to_wire},
     lite::{BIND_TOPIC, only_for_lites},
     metadata::Caller,
+    sent::{Deliveries, Renew},
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
 use crate::{
+    handover::Handover,
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
-    throttle::Throttle,
 };
-
-static UNREADABLE: Throttle = Throttle::new();
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
 /// What a client may ask for.
 const INVISIBLE_MIN: Duration = Duration::from_secs(10);
 const INVISIBLE_MAX: Duration = Duration::from_secs(12 * 3600);
-/// Left of the client's own deadline for the answer's way back.
-const SLACK: Duration = Duration::from_millis(500);
-const SLACK_SHORT: Duration = Duration::from_millis(200);
+/// The request time-out of a client that has told none, as the official clients have it by default.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Stored bytes of the messages in one answer; a larger message comes alone.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// The answer to a receive.
+pub(super) struct Received {
+    pub frames: Answers<ReceiveMessageResponse>,
+    /// What it delivers; nothing, if it is a refusal.
+    pub deliveries: Option<Deliveries>,
+}
 
 impl Service {
-    pub(super) async fn receive(
-        &self,
-        caller: Caller,
-        request: ReceiveMessageRequest,
-    ) -> Answers<ReceiveMessageResponse> {
+    pub(super) async fn receive(&self, caller: Caller, request: ReceiveMessageRequest) -> Received {
         let client = caller.client.clone();
         self.clients.touch(&client);
-        let resource =
-            request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
+        let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
         let auto_renew = request.auto_renew;
-        match self.pop(caller, request).await {
-            Ok((popped, _)) if popped.deliveries.is_empty() => {
-                refused(&Refusal::new(Code::MessageNotFound, "no new message"))
+        let (popped, invisible) = match self.pop(caller, request).await {
+            Ok(popped) => popped,
+            Err(refusal) => return refused(&refusal),
+        };
+        let until = Instant::now() + invisible;
+        let handover = Arc::new(Mutex::new(Handover::new(&self.returns, &popped)));
+        let deliveries = within(popped.deliveries, ANSWER_BYTES_MAX, &handover).into_iter();
+        let mut messages =
+            Messages { service: self.clone(), deliveries, topic, invisible, handover: handover.clone() };
+        // The status comes first and depends on whether there is a message at all.
+        let first = match messages.next().await {
+            Ok(Some(first)) => first,
+            Ok(None) => return refused(&Refusal::new(Code::MessageNotFound, "no new message")),
+            Err(error) => {
+                let why = format!("the next message cannot be read now, try again: {error}");
+                return refused(&Refusal::new(Code::InternalServerError, why));
             }
-            Ok((popped, invisible)) => {
-                if auto_renew {
-                    let receipts = popped.deliveries.iter().map(|delivery| delivery.receipt);
-                    self.renewal.add(receipts, &client, popped.visible_at);
-                }
-                // Bodies are read one by one, as the client takes them.
-                let service = self.clone();
-                let messages = popped
-                    .deliveries
-                    .into_iter()
-                    .filter_map(move |delivery| service.message(&delivery, &resource, invisible));
-                answers(std::iter::once(Content::Status(ok())).chain(messages))
-            }
-            Err(refusal) => refused(&refusal),
-        }
+        };
+        let renew = auto_renew.then(|| Renew { renewal: self.renewal.clone(), client, until });
+        let begin = stream::iter([Content::Status(ok()), first]);
+        let rest = stream::unfold(messages, |mut messages| async {
+            // A failed read ends the answer; what was read before it is delivered.
+            let message = messages.next().await.ok().flatten()?;
+            Some((message, messages))
+        });
+        Received { frames: frames(begin.chain(rest)), deliveries: Some(Deliveries { handover, renew }) }
     }
 
     async fn pop(
@@ -75,6 +90,7 @@ impl Service {
         let retries = !self.pullers.get().is_some_and(|pullers| pullers.take_retries(group.as_str()));
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
+        let wait = wait(poll, self.clients.polling(&caller.client), caller.deadline);
         let pop = PopRequest {
             group,
             topic,
@@ -91,7 +107,7 @@ impl Service {
             not_with: Some(BIND_TOPIC),
             in_order: false,
             retries,
-            wait: wait(poll, caller.deadline),
+            wait,
         };
         Ok((self.take(pop).await?, invisible))
     }
@@ -103,12 +119,12 @@ impl Service {
         if lite == Some(true) {
             return self.take_lite(pop).await;
         }
-        match self.shard.pop(pop.clone())?.await? {
+        match self.returns.receive(self.shard.pop(pop.clone())?).await? {
             Err(ReceiveError::Other { .. }) if lite.is_none() => self.take_lite(pop).await,
             Err(ReceiveError::Other { value, .. }) => Err(only_for_lites(&pop.group, &value)),
             Err(ReceiveError::Pop(PopError::UnknownGroup { .. })) => {
                 self.ensure_group(&pop.group).await?;
-                Ok(self.shard.pop(pop)?.await??)
+                Ok(self.returns.receive(self.shard.pop(pop)?).await??)
             }
             popped => Ok(popped?),
         }
@@ -116,39 +132,71 @@ impl Service {
 
     async fn take_lite(&self, pop: PopRequest) -> Result<Popped, Refusal> {
         self.check_bound(&pop.group, &pop.topic).await?;
-        Ok(self.shard.pop_lite(pop)?.await??)
+        Ok(self.returns.receive(self.shard.pop_lite(pop)?).await??)
+    }
+}
+
+/// The deliveries whose messages fit into an answer of so many bytes, at least one. The others go back at once.
+fn within(mut deliveries: Vec<Delivery>, bytes_max: usize, handover: &Mutex<Handover>) -> Vec<Delivery> {
+    let mut bytes = 0;
+    let fits = |delivery: &&Delivery| {
+        bytes += delivery.size as usize;
+        bytes <= bytes_max
+    };
+    let count = deliveries.iter().take_while(fits).count().max(1);
+    if count < deliveries.len() {
+        let left: Vec<Receipt> = deliveries.drain(count..).map(|delivery| delivery.receipt).collect();
+        handover.lock().give_back(&left, Duration::ZERO);
+    }
+    deliveries
+}
+
+/// The messages of an answer. Bodies are read one by one, as the client takes them.
+struct Messages {
+    service: Service,
+    deliveries: std::vec::IntoIter<Delivery>,
+    topic: Resource,
+    invisible: Duration,
+    handover: Arc<Mutex<Handover>>,
+}
+
+impl Messages {
+    /// The next message. One that is proven to be lost is passed over. A read that failed says nothing about the message:
+    /// it and those behind it go back.
+    async fn next(&mut self) -> Result<Option<Content>, FetchError> {
+        while let Some(delivery) = self.deliveries.next() {
+            match self.read(&delivery).await {
+                Ok(message) => return Ok(Some(Content::Message(message))),
+                Err(error) => {
+                    if let Some(proof) = error.proof() {
+                        self.handover.lock().exclude(&[delivery.receipt]);
+                        self.service.pass_over(delivery.receipt, proof);
+                        continue;
+                    }
+                    self.service.shard.bodies().failed(&error);
+                    let left = std::iter::once(delivery).chain(&mut self.deliveries);
+                    let left: Vec<Receipt> = left.map(|delivery| delivery.receipt).collect();
+                    self.handover.lock().give_back(&left, READ_AGAIN_AFTER);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
     }
 
-    /// Reads a delivered message. One that is proven to be lost is passed over, one that could not be read given back.
-    fn message(&self, delivery: &Delivery, topic: &Resource, invisible: Duration) -> Option<Content> {
+    async fn read(&self, delivery: &Delivery) -> Result<Message, FetchError> {
         let receipt = delivery.receipt;
         let envelope = Envelope {
-            topic: topic.clone(),
+            topic: self.topic.clone(),
             queue_id: receipt.queue.queue.0 as i32,
             queue_offset: receipt.offset.0 as i64,
             stored_at: delivery.stored_at,
             attempt: i32::from(delivery.attempt),
-            receipt_handle: Some(self.signer.receipt(receipt)),
-            invisible: Some(invisible),
+            receipt_handle: Some(self.service.signer.receipt(receipt)),
+            invisible: Some(self.invisible),
         };
-        let fetched = fetch(&*self.shard.reader(), delivery.position, delivery.size);
-        match fetched.and_then(|fetched| to_wire(&fetched, envelope)) {
-            Ok(message) => Some(Content::Message(message)),
-            Err(error) => {
-                self.renewal.remove(&[receipt]);
-                let proof = error.proof();
-                if proof.is_none()
-                    && let Some(repeated) = UNREADABLE.permit()
-                {
-                    tracing::warn!(%error, repeated, "a message could not be read and is given back");
-                }
-                drop(self.shard.ask(move |engine, now| match proof {
-                    Some(proof) => drop(engine.pass_over(receipt, proof)),
-                    None => drop(engine.give_back(&[receipt], READ_AGAIN_AFTER, now)),
-                }));
-                None
-            }
-        }
+        let fetched = self.service.shard.bodies().fetch(delivery.position, delivery.size).await?;
+        to_wire(&fetched, envelope)
     }
 }
 
@@ -157,12 +205,13 @@ pub(super) fn not_early(invisible: Duration) -> Duration {
     if invisible < INVISIBLE_MAX { invisible + Duration::from_millis(1) } else { invisible }
 }
 
-/// The poll's length: what the client wants, within its own deadline and our maximum.
-fn wait(poll: Option<Duration>, deadline: Option<Duration>) -> Duration {
-    let wanted = poll.filter(|poll| !poll.is_zero()).unwrap_or(LONG_POLL_MAX).min(LONG_POLL_MAX);
+/// How long an empty receive is held: as the request says, else as the client's settings say. The client keeps half of its
+/// request time-out for the answer's way back.
+fn wait(asked: Option<Duration>, told: Polling, deadline: Option<Duration>) -> Duration {
+    let wanted = asked.or(told.long_poll).unwrap_or(LONG_POLL_MAX).min(LONG_POLL_MAX);
     let Some(deadline) = deadline else { return wanted };
-    let slack = if deadline > Duration::from_secs(2) { SLACK } else { SLACK_SHORT };
-    wanted.min(deadline.saturating_sub(slack))
+    let kept = told.request_timeout.unwrap_or(REQUEST_TIMEOUT).min(deadline) / 2;
+    wanted.min(deadline - kept)
 }
 
 fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<Duration, Refusal> {
@@ -197,15 +246,16 @@ pub(super) fn filter(expression: Option<&FilterExpression>) -> Result<Filter, Re
     filter.map_err(|error| Refusal::new(Code::IllegalFilterExpression, error.to_string()))
 }
 
-pub(super) fn refused(refusal: &Refusal) -> Answers<ReceiveMessageResponse> {
-    answers(std::iter::once(Content::Status(refusal.status())))
+pub(super) fn refused(refusal: &Refusal) -> Received {
+    let frames = frames(stream::iter([Content::Status(refusal.status())]));
+    Received { frames, deliveries: None }
 }
 
 /// The frames of an answer; the time of delivery ends it.
-fn answers(contents: impl Iterator<Item = Content> + Send + 'static) -> Answers<ReceiveMessageResponse> {
-    let end = std::iter::once_with(|| Content::DeliveryTimestamp(timestamp(SystemClock.now())));
+fn frames(contents: impl Stream<Item = Content> + Send + 'static) -> Answers<ReceiveMessageResponse> {
+    let end = stream::once(async { Content::DeliveryTimestamp(timestamp(SystemClock.now())) });
     let responses = contents.chain(end).map(|content| Ok(ReceiveMessageResponse { content: Some(content) }));
-    Box::pin(tokio_stream::iter(responses))
+    Box::pin(responses)
 }
 
 #[cfg(test)]
@@ -213,13 +263,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poll_ends_before_the_client_gives_up() {
-        let s = Duration::from_secs;
-        assert_eq!(wait(Some(s(30)), None), s(20));
-        assert_eq!(wait(Some(s(15)), Some(s(18))), s(15));
-        assert_eq!(wait(None, Some(s(3))), Duration::from_millis(2500), "no poll named: within the deadline");
-        assert_eq!(wait(Some(s(40)), Some(s(40))), s(20));
-        assert_eq!(wait(Some(s(5)), Some(Duration::from_millis(100))), Duration::ZERO);
+    fn a_poll_ends_while_the_client_has_half_of_its_request_timeout_left() {
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let told = |long_poll, request_timeout| Polling { long_poll, request_timeout };
+        let silent = told(None, None);
+        assert_eq!(wait(Some(s(30)), silent, None), s(20));
+        assert_eq!(wait(Some(s(15)), silent, Some(s(18))), s(15));
+        assert_eq!(wait(Some(s(40)), silent, Some(s(40))), s(20));
+        assert_eq!(
+            wait(Some(s(20)), silent, Some(s(20))),
+            ms(18_500),
+            "a deadline without room for the answer"
+        );
+        assert_eq!(wait(Some(s(5)), silent, Some(ms(100))), ms(50));
+        assert_eq!(
+            wait(None, silent, Some(s(3))),
+            ms(1500),
+            "no poll named: half of the usual time-out is kept"
+        );
+        assert_eq!(wait(None, told(None, Some(s(10))), Some(s(10))), s(5), "half of the client's own");
+        assert_eq!(wait(None, told(None, Some(s(3))), Some(s(33))), s(20));
+        assert_eq!(wait(None, told(None, Some(s(9_999_999))), Some(s(4))), s(2));
+        assert_eq!(wait(None, told(Some(s(7)), Some(s(3))), Some(s(30))), s(7), "as the settings say");
+    }
+
+    #[test]
+    fn a_poll_of_no_time_is_not_held() {
+        let told = |long_poll| Polling { long_poll, request_timeout: Some(Duration::from_secs(10)) };
+        let deadline = Some(Duration::from_secs(10));
+        assert_eq!(wait(Some(Duration::ZERO), told(Some(Duration::from_secs(5))), deadline), Duration::ZERO);
+        assert_eq!(wait(None, told(Some(Duration::ZERO)), deadline), Duration::ZERO);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use redstart_engine::{Engine, GroupName, Timestamp, TopicName, TopicView, TransactionCheck};
+use redstart_engine::{Engine, GroupName, Proof, Receipt, Timestamp, TopicName, TopicView, TransactionCheck};
 use redstart_wire::v2::{self, Code, Resource};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
@@ -13,6 +13,7 @@ use super::{
     commands::Questions,
     handle::Signer,
     metadata,
+    receive::Received,
     renewal::Renewal,
     request::Incoming,
     status::{Refusal, ok},
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::{
     drain::Drained,
+    handover::Returns,
     shard::{ChangeError, ShardHandle},
 };
 
@@ -37,6 +39,7 @@ pub(super) struct Service {
     /// Turns true when the server goes down.
     pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
+    pub returns: Returns,
     pub signer: Arc<Signer>,
     /// Knows the consumers of the other protocol; nobody, when it is not spoken.
     pub pullers: Arc<std::sync::OnceLock<Arc<dyn super::PullConsumers>>>,
@@ -127,6 +130,12 @@ impl Service {
         self.shard.ensure_group(group.clone())?.await?.map_err(ChangeError::into)
     }
 
+    /// The message of a delivery is proven to be lost: it is done with, so that it does not come for ever.
+    pub(super) fn pass_over(&self, receipt: Receipt, proof: Proof) {
+        // Without room for this it comes again when its time is out, and is passed over then.
+        drop(self.shard.ask(move |engine, _| engine.pass_over(receipt, proof)));
+    }
+
     fn client<'a>(&self, head: &'a Head) -> Result<&'a str, Refusal> {
         let id = metadata::client_id(&head.headers).ok_or_else(Refusal::client_id)?;
         self.clients.seen(id);
@@ -203,11 +212,7 @@ impl Service {
         })
     }
 
-    pub(super) async fn receive_message(
-        &self,
-        head: &Head,
-        request: v2::ReceiveMessageRequest,
-    ) -> Answers<v2::ReceiveMessageResponse> {
+    pub(super) async fn receive_message(&self, head: &Head, request: v2::ReceiveMessageRequest) -> Received {
         let caller = self.client(head).map(|id| metadata::caller(&head.headers, id));
         match caller {
             Ok(caller) => self.receive(caller, request).await,

@@ -3,14 +3,15 @@ use std::{net::SocketAddr, time::Duration};
 use prost::Message as _;
 use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
 use redstart_wire::v2::{
-    ClientType, Code, FilterType, Language, Resource, Settings, SubscriptionEntry, TelemetryCommand,
-    settings::PubSub, telemetry_command::Command,
+    ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
+    TelemetryCommand, settings::PubSub, telemetry_command::Command,
 };
 use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{
-    clients::{ClientKind, ClientSubscription, Stream, Told},
+    clients::{ClientKind, ClientSubscription, Polling, Stream, Told},
+    convert::from_duration,
     request::Incoming,
     service::{Answers, Service},
     settings::merge,
@@ -172,6 +173,7 @@ impl Service {
                 told.publishes = publishing.topics.iter().filter_map(topic_name).collect();
             }
             Some(PubSub::Subscription(subscription)) => {
+                told.polling = polling(told.kind, settings, subscription);
                 check_count(subscription.subscriptions.len())?;
                 told.group = Some(self.group_name(subscription.group.as_ref())?);
                 for entry in &subscription.subscriptions {
@@ -214,6 +216,16 @@ fn subscribed(entry: &SubscriptionEntry) -> Result<Option<ClientSubscription>, R
         expression: expression.map_or_else(|| "*".to_owned(), |found| found.expression.clone()),
         sql: expression.is_some_and(|found| found.r#type() == FilterType::Sql),
     }))
+}
+
+/// Only simple consumers choose how long they poll; push consumers do as the server says.
+fn polling(kind: ClientKind, settings: &Settings, subscription: &Subscription) -> Polling {
+    let simple = matches!(kind, ClientKind::SimpleConsumer | ClientKind::LiteSimpleConsumer);
+    let long_poll = subscription.long_polling_timeout.as_ref().filter(|_| simple);
+    Polling {
+        long_poll: long_poll.and_then(from_duration),
+        request_timeout: settings.request_timeout.as_ref().and_then(from_duration),
+    }
 }
 
 fn kind(client_type: ClientType) -> ClientKind {

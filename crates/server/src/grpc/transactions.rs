@@ -1,4 +1,5 @@
-use redstart_engine::{TransactionCheck, TransactionError, fetch};
+use redstart_engine::{TransactionCheck, TransactionError};
+use redstart_log::Position;
 use redstart_wire::v2::{
     Code, EndTransactionRequest, RecallMessageRequest, RecoverOrphanedTransactionCommand, Resource,
     TelemetryCommand, TransactionResolution, telemetry_command::Command,
@@ -54,12 +55,23 @@ impl Service {
                 Ok::<_, Refusal>(engine.delayed(key))
             })
             .await??;
+        // Read before anything is cancelled: after that the answer must not fail.
+        let id = match held {
+            Some((position, size)) => self.message_id(position, size).await?,
+            None => String::new(),
+        };
         self.change(move |engine, now| engine.recall(key, now)).await?;
-        let reader = self.shard.reader();
-        let id = held.and_then(|(position, size)| {
-            Some(fetch(&*reader, position, size).ok()?.message().ok()?.id.to_owned())
-        });
-        Ok(id.unwrap_or_default())
+        Ok(id)
+    }
+
+    /// The id of a stored message; none of one that is lost.
+    async fn message_id(&self, position: Position, size: u32) -> Result<String, Refusal> {
+        let fetched = self.shard.bodies().fetch(position, size).await;
+        match fetched.and_then(|fetched| Ok(fetched.message()?.id.to_owned())) {
+            Ok(id) => Ok(id),
+            Err(error) if error.proof().is_some() => Ok(String::new()),
+            Err(error) => Err(Refusal::new(Code::InternalServerError, error.to_string())),
+        }
     }
 
     /// Asks a producer of the topic what became of a transaction. Nobody there: it is asked again later.
@@ -76,11 +88,10 @@ impl Service {
             attempt: 1,
             ..Envelope::default()
         };
-        let message = match fetch(&*self.shard.reader(), check.position, check.size)
-            .and_then(|fetched| to_wire(&fetched, envelope))
-        {
+        let fetched = self.shard.bodies().fetch(check.position, check.size).await;
+        let message = match fetched.and_then(|fetched| to_wire(&fetched, envelope)) {
             Ok(message) => message,
-            Err(error) => return tracing::error!(%error, "a half message cannot be read"),
+            Err(error) => return self.shard.bodies().failed(&error),
         };
         let command = RecoverOrphanedTransactionCommand {
             message: Some(message),

@@ -8,7 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redstart_wire::remoting::{Command, DecodeError, FRAME_BYTES_MAX, code, decode};
+use redstart_wire::remoting::{DecodeError, FRAME_BYTES_MAX, code, decode};
 use tokio::{io::AsyncReadExt, sync::mpsc, time::Instant};
 
 use super::{
@@ -45,7 +45,9 @@ pub(super) async fn serve(stream: Stream, context: Arc<Context>, activity: Arc<A
     let mut connection = Connection::new(context, peer, activity);
     let result = connection.run(stream, telling).await;
     drop(presence);
-    let served = connection.served;
+    let Connection { served, polls, outbox, .. } = connection;
+    // What they would have delivered goes back now.
+    drop((polls, outbox));
     if tokio::time::timeout(GRACE, served.for_each(|_| std::future::ready(()))).await.is_err() {
         tracing::debug!("requests of a closed connection did not end in time");
     }
@@ -162,7 +164,7 @@ impl Connection {
             } else if !command.is_one_way() {
                 // Nobody is told of a one-way request: what is too much is dropped, as RocketMQ does.
                 let busy = Answer::from(Refusal::busy("requests of one connection", REQUESTS_MAX));
-                self.put(Some(outgoing(busy, &command)));
+                self.put(Some(busy.outgoing(&command)));
                 if self.outbox.is_full() {
                     break;
                 }
@@ -238,16 +240,11 @@ async fn run(request: Request, room: Option<Room>) -> Option<Outgoing> {
     let answer = answer(&request).await;
     drop(room);
     if !request.is_one_way() {
-        return Some(outgoing(answer, &request.command));
+        return Some(answer.outgoing(&request.command));
     }
     if answer.code != code::SUCCESS {
         let remark = answer.remark.unwrap_or_default();
         tracing::debug!(request = request.code, answer.code, remark, "a one-way request failed");
     }
     None
-}
-
-fn outgoing(answer: Answer, request: &Command) -> Outgoing {
-    let (command, room) = answer.command(request);
-    Outgoing { command, room }
 }

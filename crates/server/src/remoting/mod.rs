@@ -57,6 +57,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     Resources,
+    handover::Returns,
     listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
     stream::Stream,
@@ -144,6 +145,8 @@ pub enum StartError {
 #[derive(Debug)]
 struct Context {
     shard: ShardHandle,
+    /// Deliveries that did not reach a client.
+    returns: Returns,
     config: Config,
     /// The ports as they were bound.
     port: u16,
@@ -211,6 +214,7 @@ impl Remoting {
         let vip = vip(at).await;
         let tls = Tls(tls::acceptor(config.certificate.as_ref(), data_dir)?);
         let context = Context {
+            returns: Returns::new(shard.clone()),
             shard,
             port: at.port(),
             names_at: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),

@@ -5,6 +5,7 @@ use redstart_wire::remoting::{encode, encode_head};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::{peer::Outgoing, room::Room};
+use crate::handover::Handover;
 
 /// With so many bytes unwritten nothing further is answered: the peer has to read first.
 const BYTES_MAX: usize = 256 << 10;
@@ -22,6 +23,8 @@ pub(super) struct Outbox {
     small: BytesMut,
     /// Held until their frame is written; with the byte after it.
     rooms: VecDeque<(u64, Room)>,
+    /// Messages that frames deliver, in the same way.
+    handovers: VecDeque<(u64, Handover)>,
     put: u64,
     written: u64,
     /// Written, but perhaps not yet sent: TLS keeps what makes no whole record.
@@ -29,7 +32,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn put(&mut self, Outgoing { command, room }: Outgoing) {
+    pub fn put(&mut self, Outgoing { command, room, handover }: Outgoing) {
         let before = self.len();
         if command.body.len() >= LARGE_BODY {
             encode_head(&command, &mut self.small);
@@ -41,6 +44,7 @@ impl Outbox {
         }
         self.put += (self.len() - before) as u64;
         self.rooms.extend(room.map(|room| (self.put, room)));
+        self.handovers.extend(handover.map(|handover| (self.put, handover)));
     }
 
     fn len(&self) -> usize {
@@ -97,6 +101,12 @@ impl Outbox {
         while self.rooms.front().is_some_and(|(end, _)| *end <= self.written) {
             self.rooms.pop_front();
         }
+        while let Some((end, handover)) = self.handovers.front_mut()
+            && *end <= self.written
+        {
+            handover.complete();
+            self.handovers.pop_front();
+        }
         if self.len() == 0 && self.small.capacity() > 2 * BYTES_MAX {
             self.small = BytesMut::new();
         }
@@ -112,7 +122,7 @@ mod tests {
 
     async fn outgoing(opaque: i32, body: usize, rooms: &Rooms) -> Outgoing {
         let command = Command { opaque, body: vec![7; body].into(), ..Command::default() };
-        Outgoing { command, room: rooms.take(body).await }
+        Outgoing { command, room: rooms.take(body).await, handover: None }
     }
 
     #[tokio::test]

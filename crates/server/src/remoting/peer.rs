@@ -12,6 +12,7 @@ use redstart_wire::remoting::Command;
 use tokio::sync::{mpsc, oneshot};
 
 use super::room::{Room, Rooms};
+use crate::handover::Handover;
 
 /// Questions of ours that one client may have open.
 const ASKED_MAX: usize = 64;
@@ -23,6 +24,15 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 pub(super) struct Outgoing {
     pub command: Command,
     pub room: Option<Room>,
+    /// The messages that it delivers.
+    pub handover: Option<Handover>,
+}
+
+impl Outgoing {
+    /// A command of the broker's own.
+    fn told(command: Command) -> Outgoing {
+        Outgoing { command, room: None, handover: None }
+    }
 }
 
 /// The other end of a connection: where answers go, and whom the broker can ask something.
@@ -77,7 +87,7 @@ impl Peer {
     /// Tells the client something; `false` when it does not read or is gone.
     pub fn tell(&self, command: Command) -> bool {
         let command = Command { opaque: self.next(), ..command.one_way() };
-        self.outbox.try_send(Outgoing { command, room: None }).is_ok()
+        self.outbox.try_send(Outgoing::told(command)).is_ok()
     }
 
     /// Asks the client and waits for its answer.
@@ -92,7 +102,7 @@ impl Peer {
             }
             asked.insert(opaque, answer);
         }
-        let outgoing = Outgoing { command: Command { opaque, ..command }, room: None };
+        let outgoing = Outgoing::told(Command { opaque, ..command });
         self.outbox.try_send(outgoing).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => AskError::Full,
             mpsc::error::TrySendError::Closed(_) => AskError::Gone,

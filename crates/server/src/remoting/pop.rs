@@ -6,19 +6,22 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    AckError, Engine, GroupName, Popped, QueueId, QueueOffset, READ_AGAIN_AFTER, Receipt, Start, Timestamp,
-    TopicName,
+    AckError, Engine, GroupName, Popped, Proof, QueueId, QueueOffset, READ_AGAIN_AFTER, Receipt, Start,
+    Timestamp, TopicName,
 };
 use redstart_wire::remoting::{PopHandle, PopOffsets, body::BatchAcks, code};
 
 use super::{
     members,
     pull::queue_id,
-    records::{self, Place},
+    records::{self, Place, Records},
     refusal::Refusal,
     request::{Answer, Request},
 };
-use crate::shard::{Clock, PopRequest, ReceiveError, SystemClock, Unavailable};
+use crate::{
+    handover::Handover,
+    shard::{Clock, PopRequest, ReceiveError, SystemClock, Unavailable},
+};
 
 const BATCH_MAX: i32 = 32;
 pub(super) const POLL_MAX: Duration = Duration::from_secs(60);
@@ -65,7 +68,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         retries: false,
         wait,
     };
-    match request.context.shard.pop(pop)?.await? {
+    match request.context.returns.receive(request.context.shard.pop(pop)?).await? {
         Ok(popped) => deliver(request, &topic, popped, invisible).await,
         Err(ReceiveError::Unavailable(Unavailable::Overloaded { .. })) => Ok(nothing(code::POLLING_FULL)),
         Err(error) => Err(error.into()),
@@ -92,25 +95,24 @@ async fn deliver(
     if popped.deliveries.is_empty() {
         return Ok(nothing(code::POLLING_TIMEOUT));
     }
+    // Whatever ends this before the answer is written gives the messages back.
+    let mut handover = Handover::new(&request.context.returns, &popped);
     // Clients sort the offsets of a queue and expect to find them in that order.
     popped.deliveries.sort_by_key(|delivery| (delivery.receipt.queue.queue, delivery.receipt.offset));
-    let places = popped.deliveries.iter().map(Place::delivered).collect();
-    let records = records::read(request, topic, places, &redstart_engine::Filter::All).await?;
-    for (place, proof) in records.unreadable {
-        let is_it = |receipt: &Receipt| (receipt.queue.queue, receipt.offset) == (place.queue, place.offset);
-        let receipts = popped.deliveries.iter().map(|delivery| delivery.receipt);
-        for receipt in receipts.filter(is_it) {
-            drop(request.context.shard.ask(move |engine, now| match proof {
-                Some(proof) => drop(engine.pass_over(receipt, proof)),
-                None => drop(engine.give_back(&[receipt], READ_AGAIN_AFTER, now)),
-            }));
-        }
+    let places: Vec<Place> = popped.deliveries.iter().map(Place::delivered).collect();
+    let records = records::read(request, topic, &places, &redstart_engine::Filter::All).await?;
+    let receipts: Vec<Receipt> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
+    let delay = if records.failed.is_some() { READ_AGAIN_AFTER } else { Duration::ZERO };
+    handover.give_back(&receipts[records.end..], delay);
+    settle(request, &mut handover, &receipts, &records);
+    if let (Some(error), true) = (&records.failed, records.written.is_empty()) {
+        return Err(Refusal::unread(error));
     }
     if records.written.is_empty() {
         return Ok(nothing(code::POLLING_TIMEOUT));
     }
     let mut offsets = PopOffsets::default();
-    for place in &records.written {
+    for place in records.written.iter().map(|n| &places[*n]) {
         offsets.add(place.queue.0 as i32, place.offset.0 as i64);
     }
     let invisible = invisible.as_millis() as u64;
@@ -121,7 +123,28 @@ async fn deliver(
         .with("restNum", 0)
         .with("startOffsetInfo", offsets.start_info())
         .with("msgOffsetInfo", offsets.message_info());
-    Ok(Answer { body: records.body, room: Some(records.room), ..answer })
+    Ok(Answer { body: records.body, room: Some(records.room), handover: Some(handover), ..answer })
+}
+
+/// What is proven to be lost is done with. What this protocol has no words for counts as failed: it ends among the dead
+/// letters of its group, where other clients can read it.
+fn settle(request: &Request, handover: &mut Handover, receipts: &[Receipt], records: &Records) {
+    if records.lost.is_empty() && records.unfit.is_empty() {
+        return;
+    }
+    let lost: Vec<(Receipt, Proof)> = records.lost.iter().map(|(n, proof)| (receipts[*n], *proof)).collect();
+    let unfit: Vec<Receipt> = records.unfit.iter().map(|n| receipts[*n]).collect();
+    lost.iter().for_each(|(receipt, _)| handover.exclude(&[*receipt]));
+    handover.exclude(&unfit);
+    // Without room for this they come again when their time is out.
+    drop(request.context.shard.ask(move |engine, now| {
+        for (receipt, proof) in lost {
+            let _ = engine.pass_over(receipt, proof);
+        }
+        for receipt in unfit {
+            let _ = engine.nack(receipt, now);
+        }
+    }));
 }
 
 /// A delivery as a client names it.

@@ -234,12 +234,20 @@ async fn moved(request: &Request, consumer: &Consumer, to: Option<QueueOffset>) 
 async fn found(
     request: &Request,
     consumer: &Consumer,
-    pulled: Pulled,
+    mut pulled: Pulled,
     filter: &Filter,
 ) -> Result<Answer, Refusal> {
     let Consumer { group, topic, queue } = consumer;
-    let places = pulled.messages.iter().map(|message| Place::pulled(*queue, message)).collect();
-    let records = records::read(request, topic, places, filter).await?;
+    let places: Vec<Place> = pulled.messages.iter().map(|message| Place::pulled(*queue, message)).collect();
+    let records = records::read(request, topic, &places, filter).await?;
+    records.lost.iter().for_each(|(_, proof)| request.context.shard.bodies().passed_over(*proof));
+    if let (Some(error), 0) = (&records.failed, records.end) {
+        return Err(Refusal::unread(error));
+    }
+    // The consumer goes on at the first message that it was not given: what is beyond it counts as consumed.
+    if let Some(place) = places.get(records.end) {
+        pulled.next = place.offset;
+    }
     if records.written.is_empty() {
         return Ok(answer(code::PULL_RETRY_IMMEDIATELY, &pulled));
     }

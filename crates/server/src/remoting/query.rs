@@ -26,7 +26,7 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
         .await??;
     let topic = topic.ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, "the message's topic is gone"))?;
     let place = Place { attempt, ..Place::found(&found) };
-    let records = records::read(request, &topic, vec![place], &Filter::All).await?;
+    let records = records::read(request, &topic, &[place], &Filter::All).await?.whole()?;
     if records.written.is_empty() {
         return Err(Refusal::new(
             code::SYSTEM_ERROR,
@@ -48,8 +48,8 @@ pub(super) async fn by_key(request: &Request) -> Result<Answer, Refusal> {
     let found: Vec<Found> = request.ask(move |engine, _| engine.query(&name, &key, from, to, max)).await??;
     let last = found.iter().max_by_key(|found| found.position);
     let (time, position) = last.map_or((0, 0), |last| (last.stored_at.0, last.position.0));
-    let places = found.iter().map(Place::found).collect();
-    let records = records::read(request, &topic, places, &Filter::All).await?;
+    let places: Vec<Place> = found.iter().map(Place::found).collect();
+    let records = records::read(request, &topic, &places, &Filter::All).await?.whole()?;
     if records.written.is_empty() {
         return Err(Refusal::new(
             code::QUERY_NOT_FOUND,

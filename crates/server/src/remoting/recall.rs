@@ -2,7 +2,7 @@
 //! reads the broker out of it. The last field is ours, and the message is compared before anything is cancelled.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
-use redstart_engine::{TimerKey, Timestamp, TopicName, fetch};
+use redstart_engine::{TimerKey, Timestamp, TopicName};
 use redstart_log::Position;
 use redstart_wire::remoting::code;
 
@@ -37,8 +37,8 @@ pub(super) async fn recall(request: &Request) -> Result<Answer, Refusal> {
     let (known, held) = request.ask(move |engine, _| (engine.topic_id(&name), engine.delayed(key))).await?;
     let known = known.ok_or_else(|| Refusal::unknown_topic(topic))?;
     let (position, size) = held.ok_or_else(|| illegal("no delayed message is known by this handle"))?;
-    let fetched = fetch(&*request.context.shard.reader(), position, size)
-        .map_err(|error| Refusal::new(code::SYSTEM_ERROR, error.to_string()))?;
+    let fetched = request.context.shard.bodies().fetch(position, size).await;
+    let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
     let same = fetched.message().is_ok_and(|message| message.id == id)
         && fetched.home().is_ok_and(|home| home.topic == known);
     if !same {

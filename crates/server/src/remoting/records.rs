@@ -2,13 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    error::Error,
+    net::SocketAddr,
 };
 
 use bytes::Bytes;
 use redstart_engine::{
     Delivery, FetchError, Fetched, Filter, Found, Proof, PulledMessage, QueueId, QueueOffset, Timestamp,
-    TopicId, TopicName, fetch_each,
+    TopicId, TopicName, fetch_each, fetch_each_if_cached,
 };
 use redstart_log::{Position, Reader};
 
@@ -20,7 +20,10 @@ use super::{
 };
 use crate::throttle::Throttle;
 
-static UNREADABLE: Throttle = Throttle::new();
+/// Stored bytes of the messages in one answer; a larger message comes alone. The 4.x clients refuse frames over 16 MiB.
+pub(super) const BYTES_MAX: usize = 8 << 20;
+/// Bytes by which a message for a client is larger than the stored one: properties of the broker's, mostly.
+const ADDED_USUAL: usize = 160;
 
 /// Where a message is and how it comes out of its queue.
 #[derive(Debug, Clone, Copy)]
@@ -57,44 +60,139 @@ impl Place {
     }
 }
 
-/// The body of an answer, and the room it takes until it is written.
+/// The body of an answer, and the room it takes until it is written. Places are named by their numbers.
 #[derive(Debug)]
 pub(super) struct Records {
     pub body: Bytes,
     pub room: Room,
     /// Places whose messages are in the body.
-    pub written: Vec<Place>,
-    /// Places whose messages were not read, with proof of those that nobody can ever read.
-    pub unreadable: Vec<(Place, Option<Proof>)>,
+    pub written: Vec<usize>,
+    /// Places whose messages are proven to be lost.
+    pub lost: Vec<(usize, Proof)>,
+    /// Places whose messages are sound but cannot be told in this protocol.
+    pub unfit: Vec<usize>,
+    /// The places from here on were not looked at, or not to the end.
+    pub end: usize,
+    /// Why the message at `end` was not read. Another read may succeed.
+    pub failed: Option<FetchError>,
 }
 
-/// Bytes by which a message for a client is larger than the stored one: properties of the broker's, mostly.
-const ADDED_USUAL: usize = 160;
+impl Records {
+    /// An answer that must be complete: a failed read is an error and no word about the message.
+    pub fn whole(self) -> Result<Records, Refusal> {
+        match &self.failed {
+            None => Ok(self),
+            Some(error) => Err(Refusal::unread(error)),
+        }
+    }
+}
 
-/// Reads the messages at `places` that pass the filter.
+/// Reads the messages at `places` that pass the filter, as many as fit into one answer.
 pub(super) async fn read(
     request: &Request,
     topic: &TopicName,
-    places: Vec<Place>,
+    places: &[Place],
     filter: &Filter,
 ) -> Result<Records, Refusal> {
+    let places = within(places, BYTES_MAX);
     let bytes: usize = places.iter().map(|place| place.size as usize).sum();
     let busy = || Refusal::busy("bytes on their way to consumers", bytes);
     let own = request.peer.rooms.take(bytes).await.ok_or_else(busy)?;
     let room = own.and(request.context.outgoing.take(bytes).await.ok_or_else(busy)?);
-    let reader = request.context.shard.reader();
+    let bodies = request.context.shard.bodies();
     let wanted: Vec<_> = places.iter().map(|place| (place.position, place.size)).collect();
-    let origins = if topic.is_retry() { origins(request, &*reader, &wanted).await? } else { HashMap::new() };
+    let origins = if topic.is_retry() { origins(request, &wanted).await? } else { HashMap::new() };
     let store_host = request.broker_address();
-    let mut scratch = Scratch::new(&request.context.config.cluster);
-    let mut body = Vec::with_capacity(bytes + places.len() * ADDED_USUAL);
-    let (mut written, mut unreadable) = (Vec::with_capacity(places.len()), Vec::new());
-    let mut put = |place: &Place, fetched: &Fetched<&[u8]>| -> Result<bool, Box<dyn Error>> {
-        if !matches!(filter, Filter::All) && !filter.matches(&fetched.message()?) {
-            return Ok(false);
+    let about = About { topic, filter, places, origins: &origins, store_host };
+    let mut writing = Writing::new(&request.context.config.cluster, bytes, places.len());
+    let seen = fetch_each_if_cached(bodies.reader(), &wanted, |n, fetched| writing.see(&about, n, fetched));
+    if seen < wanted.len() && writing.failed.is_none() {
+        // The rest is on the disk only.
+        let (topic, filter, places) = (topic.clone(), filter.clone(), places.to_vec());
+        let read = move |reader: &dyn Reader| {
+            let about =
+                About { topic: &topic, filter: &filter, places: &places, origins: &origins, store_host };
+            fetch_each(reader, &wanted[seen..], |n, fetched| writing.see(&about, seen + n, fetched));
+            writing
+        };
+        writing = bodies.cold(read).await;
+    }
+    let Writing { body, written, lost, unfit, failed, .. } = writing;
+    let (end, failed) = match failed {
+        Some((end, error)) => {
+            bodies.failed(&error);
+            (end, Some(error))
         }
-        let home = if origins.is_empty() { None } else { fetched.home().ok() };
-        let origin = home.and_then(|home| origins.get(&home.topic));
+        None => (places.len(), None),
+    };
+    Ok(Records { body: body.into(), room, written, lost, unfit, end, failed })
+}
+
+/// The first places whose messages take no more than so many bytes together, at least one.
+fn within(places: &[Place], bytes_max: usize) -> &[Place] {
+    let mut bytes = 0;
+    let fits = |place: &&Place| {
+        bytes += place.size as usize + ADDED_USUAL;
+        bytes <= bytes_max
+    };
+    let count = places.iter().take_while(fits).count().max(1).min(places.len());
+    &places[..count]
+}
+
+/// What the messages of an answer have in common.
+struct About<'a> {
+    topic: &'a TopicName,
+    filter: &'a Filter,
+    places: &'a [Place],
+    /// Topics that retried messages were sent to.
+    origins: &'a HashMap<TopicId, TopicName>,
+    store_host: SocketAddr,
+}
+
+/// A body that is being written.
+struct Writing {
+    scratch: Scratch,
+    body: Vec<u8>,
+    written: Vec<usize>,
+    lost: Vec<(usize, Proof)>,
+    unfit: Vec<usize>,
+    failed: Option<(usize, FetchError)>,
+}
+
+impl Writing {
+    fn new(cluster: &str, bytes: usize, count: usize) -> Writing {
+        Writing {
+            scratch: Scratch::new(cluster),
+            body: Vec::with_capacity(bytes + count * ADDED_USUAL),
+            written: Vec::with_capacity(count),
+            lost: Vec::new(),
+            unfit: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Nothing is written after a failed read: what a client is given has no gaps that it could take for losses.
+    fn see(&mut self, about: &About<'_>, n: usize, fetched: Result<Fetched<&[u8]>, FetchError>) {
+        if self.failed.is_some() {
+            return;
+        }
+        match fetched.and_then(|fetched| self.put(about, n, &fetched)) {
+            Ok(()) => {}
+            Err(error) => match error.proof() {
+                Some(proof) => self.lost.push((n, proof)),
+                None => self.failed = Some((n, error)),
+            },
+        }
+    }
+
+    fn put(&mut self, about: &About<'_>, n: usize, fetched: &Fetched<&[u8]>) -> Result<(), FetchError> {
+        static UNFIT: Throttle = Throttle::new();
+        if !matches!(about.filter, Filter::All) && !about.filter.matches(&fetched.message()?) {
+            return Ok(());
+        }
+        let (topic, place) = (about.topic, &about.places[n]);
+        let home = if about.origins.is_empty() { None } else { fetched.home().ok() };
+        let origin = home.and_then(|home| about.origins.get(&home.topic));
         let envelope = Envelope {
             topic: topic.as_str(),
             queue_id: place.queue.0,
@@ -102,37 +200,44 @@ pub(super) async fn read(
             stored_at: place.stored_at,
             attempt: place.attempt,
             origin: origin.map(TopicName::as_str).filter(|origin| *origin != topic.as_str()),
-            store_host,
+            store_host: about.store_host,
         };
-        to_wire(fetched, &envelope, &mut scratch)?.encode(&mut body)?;
-        Ok(true)
-    };
-    fetch_each(&*reader, &wanted, |n, fetched| {
-        match fetched.map_err(Into::into).and_then(|fetched| put(&places[n], &fetched)) {
-            Ok(passed) => written.extend(passed.then_some(places[n])),
+        let before = self.body.len();
+        match to_wire(fetched, &envelope, &mut self.scratch)?.encode(&mut self.body) {
+            Ok(()) => self.written.push(n),
             Err(error) => {
-                if let Some(repeated) = UNREADABLE.permit() {
-                    tracing::error!(%error, %topic, repeated, "a message cannot be handed out");
+                self.body.truncate(before);
+                self.unfit.push(n);
+                if let Some(repeated) = UNFIT.permit() {
+                    let offset = place.offset;
+                    tracing::error!(%error, %topic, %offset, repeated, "a message cannot be told to a 4.x client");
                 }
-                // One that does not fit the protocol stays with its consumer until its time is out, and counts.
-                let fetch = error.downcast_ref::<FetchError>();
-                unreadable.extend(fetch.map(|error| (places[n], error.proof())));
             }
         }
-    });
-    Ok(Records { body: body.into(), room, written, unreadable })
+        Ok(())
+    }
 }
 
 /// Names of the topics that retried messages were sent to.
 async fn origins(
     request: &Request,
-    reader: &dyn Reader,
     wanted: &[(Position, u32)],
 ) -> Result<HashMap<TopicId, TopicName>, Refusal> {
+    let bodies = request.context.shard.bodies();
     let mut ids = HashSet::new();
-    fetch_each(reader, wanted, |_, fetched| {
+    let note = |ids: &mut HashSet<TopicId>, fetched: Result<Fetched<&[u8]>, FetchError>| {
+        // What cannot be read is found out when it is read for the body.
         ids.extend(fetched.and_then(|fetched| fetched.home()).map(|home| home.topic));
-    });
+    };
+    let seen = fetch_each_if_cached(bodies.reader(), wanted, |_, fetched| note(&mut ids, fetched));
+    if seen < wanted.len() {
+        let wanted = wanted[seen..].to_vec();
+        let read = move |reader: &dyn Reader| {
+            fetch_each(reader, &wanted, |_, fetched| note(&mut ids, fetched));
+            ids
+        };
+        ids = bodies.cold(read).await;
+    }
     request
         .ask(move |engine, _| {
             ids.into_iter().filter_map(|id| Some((id, engine.topic_name_of(id)?))).collect()

@@ -1,8 +1,8 @@
 //! The protocol's codes for everything that can be refused.
 
 use redstart_engine::{
-    AckError, AdminError, InvalidMessage, NameError, OffsetError, PopError, QueryError, RecallError,
-    SendBackError, SendError, SettingError, TopicName, TransactionError, UnknownMessageType,
+    AckError, AdminError, FetchError, InvalidMessage, NameError, OffsetError, PopError, QueryError,
+    RecallError, SendBackError, SendError, SettingError, TopicName, TransactionError, UnknownMessageType,
 };
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
@@ -27,6 +27,11 @@ impl Refusal {
     /// Past a limit: official clients back off and try again.
     pub fn busy(what: &str, limit: usize) -> Refusal {
         Refusal::new(code::SYSTEM_BUSY, format!("[OVERLOAD]{what}: the limit is {limit}"))
+    }
+
+    /// A stored message could not be read. Clients try again.
+    pub fn unread(error: &FetchError) -> Refusal {
+        Refusal::new(code::SYSTEM_ERROR, format!("a message cannot be read now, try again: {error}"))
     }
 
     pub fn unsupported(request: i32) -> Refusal {

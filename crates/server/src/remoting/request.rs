@@ -6,7 +6,14 @@ use redstart_wire::remoting::{Command, FieldValue, Fields, code, from_slice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Context, peer::Peer, refusal::Refusal, room::Room, unreadable};
+use super::{
+    Context,
+    peer::{Outgoing, Peer},
+    refusal::Refusal,
+    room::Room,
+    unreadable,
+};
+use crate::handover::Handover;
 
 /// What a handler is given: the command, who sent it, and everything it may need.
 #[derive(Debug)]
@@ -91,6 +98,8 @@ pub(super) struct Answer {
     pub body: Bytes,
     /// Held until the answer is written, when it is large.
     pub room: Option<Room>,
+    /// The messages that it delivers; given back unless it is written.
+    pub handover: Option<Handover>,
 }
 
 impl Answer {
@@ -123,11 +132,11 @@ impl Answer {
         self
     }
 
-    /// The command that answers `request`.
-    pub fn command(self, request: &Command) -> (Command, Option<Room>) {
-        let command =
-            Command { fields: self.fields, body: self.body, ..request.answer(self.code, self.remark) };
-        (command, self.room)
+    /// What answers `request`.
+    pub fn outgoing(self, request: &Command) -> Outgoing {
+        let Answer { code, remark, fields, body, room, handover } = self;
+        let command = Command { fields, body, ..request.answer(code, remark) };
+        Outgoing { command, room, handover }
     }
 }
 

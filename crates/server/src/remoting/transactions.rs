@@ -1,6 +1,6 @@
 //! The end of transactions, and questions about those that nobody ended.
 
-use redstart_engine::{Fetched, TransactionCheck, TransactionError, fetch};
+use redstart_engine::{Fetched, TransactionCheck, TransactionError};
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 
 use super::{
@@ -11,9 +11,7 @@ use super::{
     request::{Answer, Request},
 };
 use crate::shard::ChangeError;
-use crate::throttle::Throttle;
 
-static UNREADABLE: Throttle = Throttle::new();
 
 pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let group = request.required("producerGroup")?;
@@ -29,8 +27,8 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
         .ok_or_else(|| refused("the commit log offset is negative"))?;
     // A transaction that has ended may be ended again in the same way: the engine knows.
     if let Some((position, size)) = request.ask(move |engine, _| engine.half(id)).await? {
-        let fetched = fetch(&*request.context.shard.reader(), position, size)
-            .map_err(|error| refused(&error.to_string()))?;
+        let fetched = request.context.shard.bodies().fetch(position, size).await;
+        let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
         if producer_group(&fetched).as_deref() != Some(group) {
             return Err(refused("the half message is of another producer group"));
         }
@@ -51,12 +49,10 @@ fn producer_group(half: &Fetched) -> Option<String> {
 impl Context {
     /// Asks a producer what became of a transaction, if the half message came over this protocol.
     pub async fn check_transaction(&self, check: TransactionCheck) -> bool {
-        let half = match fetch(&*self.shard.reader(), check.position, check.size) {
+        let half = match self.shard.bodies().fetch(check.position, check.size).await {
             Ok(half) => half,
             Err(error) => {
-                if let Some(repeated) = UNREADABLE.permit() {
-                    tracing::error!(%error, repeated, "a half message cannot be read");
-                }
+                self.shard.bodies().failed(&error);
                 return true;
             }
         };

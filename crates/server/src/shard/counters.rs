@@ -3,6 +3,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redstart_engine::Loss;
+
 use super::Condition;
 use crate::statistics::{Histogram, Statistics};
 
@@ -24,6 +26,10 @@ pub struct Counters {
     applied_bytes: AtomicU64,
     removed_expired: AtomicU64,
     removed_forced: AtomicU64,
+    read_errors: AtomicU64,
+    passed_over_damaged: AtomicU64,
+    passed_over_removed: AtomicU64,
+    given_back: AtomicU64,
     waiting: AtomicUsize,
     started: Instant,
     /// Microseconds from the start to the last checkpoint that was written.
@@ -46,6 +52,10 @@ impl Default for Counters {
             applied_bytes: AtomicU64::new(0),
             removed_expired: AtomicU64::new(0),
             removed_forced: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+            passed_over_damaged: AtomicU64::new(0),
+            passed_over_removed: AtomicU64::new(0),
+            given_back: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             checkpointed: AtomicU64::new(0),
@@ -103,6 +113,25 @@ impl Counters {
         self.checkpointed.store(micros(uptime), Ordering::Relaxed);
     }
 
+    /// A stored message could not be read; another read may succeed.
+    pub(crate) fn read_failed(&self) {
+        self.read_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A pull went past a message because it is proven to be lost.
+    pub(crate) fn passed_over(&self, loss: Loss) {
+        let count = match loss {
+            Loss::Damaged => &self.passed_over_damaged,
+            Loss::Removed => &self.passed_over_removed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Deliveries went back to their queue because their answer did not reach a consumer.
+    pub(crate) fn gave_back(&self, deliveries: usize) {
+        self.given_back.fetch_add(deliveries as u64, Ordering::Relaxed);
+    }
+
     /// Messages in and out.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -142,6 +171,22 @@ impl Counters {
     /// Segments removed because their time was over, and before it because the disk was filling.
     pub fn segments_removed(&self) -> (u64, u64) {
         (self.removed_expired.load(Ordering::Relaxed), self.removed_forced.load(Ordering::Relaxed))
+    }
+
+    /// Reads of stored messages that failed and may succeed another time.
+    pub fn read_errors(&self) -> u64 {
+        self.read_errors.load(Ordering::Relaxed)
+    }
+
+    /// Messages that pulls went past because they are damaged or removed. The engine counts those of deliveries.
+    pub fn passed_over_by_pulls(&self) -> (u64, u64) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (load(&self.passed_over_damaged), load(&self.passed_over_removed))
+    }
+
+    /// Deliveries that went back because their answer did not reach a consumer.
+    pub fn deliveries_given_back(&self) -> u64 {
+        self.given_back.load(Ordering::Relaxed)
     }
 
     /// Receives that are held until there is a message.

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Counters, Flush,
+    bodies::Bodies,
     budget::Budget,
     lites::{LiteChange, LiteNotice, TooManyLites},
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
@@ -78,6 +79,17 @@ impl<T> Reply<T> {
             State::Asked(answer) => answer.blocking_recv().map_err(|_| Unavailable::Stopped),
         }
     }
+
+    /// Gives the wait up. Returns the answer if it came and was not taken; none can come any more.
+    pub(crate) fn abandon(&mut self) -> Option<T> {
+        match &mut self.0 {
+            State::Answered(answer) => answer.take(),
+            State::Asked(answer) => {
+                answer.close();
+                answer.try_recv().ok()
+            }
+        }
+    }
 }
 
 // Nothing in it is pinned.
@@ -101,7 +113,7 @@ pub struct ShardHandle {
     /// The owner's: it goes with the owner.
     slot: Weak<EngineSlot>,
     budget: Arc<Budget>,
-    reader: Arc<dyn Reader>,
+    bodies: Bodies,
     counters: Arc<Counters>,
     flush: Flush,
 }
@@ -121,7 +133,8 @@ impl ShardHandle {
         counters: Arc<Counters>,
         flush: Flush,
     ) -> ShardHandle {
-        ShardHandle { requests, slot, budget, reader, counters, flush }
+        let bodies = Bodies::new(reader, counters.clone());
+        ShardHandle { requests, slot, budget, bodies, counters, flush }
     }
 
     pub fn counters(&self) -> &Arc<Counters> {
@@ -143,9 +156,14 @@ impl ShardHandle {
         (self.requests.len(), self.requests.capacity().unwrap_or(0))
     }
 
-    /// Reads bodies without troubling the owner.
+    /// Reads of stored messages, which do not need the owner.
+    pub fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+
+    /// The log itself, for threads that may wait for the disk.
     pub fn reader(&self) -> Arc<dyn Reader> {
-        self.reader.clone()
+        self.bodies.shared_reader()
     }
 
     /// Stores messages of one topic, all or none. Answered when they are durable (or written, by the flush mode).

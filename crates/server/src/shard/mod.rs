@@ -8,8 +8,9 @@
 //! - the *background jobs* write indexes and checkpoints.
 //!
 //! What the owner does is a state machine, [`runtime`], that knows neither threads nor clocks; [`owner`], [`flusher`] and
-//! [`jobs`] are the threads around it. Bodies are read by the front ends, through [`ShardHandle::reader`].
+//! [`jobs`] are the threads around it. Bodies are read by the front ends, through [`ShardHandle::bodies`].
 
+mod bodies;
 mod budget;
 mod clock;
 mod condition;
@@ -41,6 +42,7 @@ use std::{sync::Arc, thread::JoinHandle};
 use redstart_engine::{Config as EngineConfig, Engine, OffsetGap, OpenError, Recovered, TransactionCheck};
 use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recovery, Storage};
 
+pub use bodies::Bodies;
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
 pub use config::{Config, Flush};

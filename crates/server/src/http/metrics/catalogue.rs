@@ -153,6 +153,10 @@ families! {
     RECEIVES_EMPTY: Own Counter "redstart_empty_receives_total" [] "Receives that ended without a message";
     SEGMENTS_REMOVED: Own Counter "redstart_segments_removed_total" ["reason"]
         "Segments removed, by reason: expired, or disk_full for those that went before their time";
+    READ_ERRORS: Own Counter "redstart_message_read_errors_total" []
+        "Reads of stored messages for clients that failed; the messages are read again later";
+    GIVEN_BACK: Own Counter "redstart_deliveries_given_back_total" []
+        "Deliveries that went back to their queue because their answer did not reach the consumer, or was full";
     PASSED_OVER: Own Counter "redstart_messages_passed_over_total" ["reason"]
         "Messages that a group did not get because they are lost, by reason: damaged or removed";
     LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";

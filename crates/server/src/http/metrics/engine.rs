@@ -13,7 +13,7 @@ pub(super) fn write(text: &mut Text, sources: &Sources, survey: Option<&Survey>)
     broker(text, sources, survey);
     storage(text, sources.shard.counters(), survey);
     shard(text, sources.shard.counters(), survey);
-    log(text, survey);
+    log(text, sources.shard.counters(), survey);
     room(text, sources);
     about(text, sources, survey);
 }
@@ -67,13 +67,16 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     text.family(catalogue::RECEIVES_EMPTY).put(&[], counters.statistics().missed.count());
     let (expired, forced) = counters.segments_removed();
     text.family(catalogue::SEGMENTS_REMOVED).put(&["expired"], expired).put(&["disk_full"], forced);
+    text.family(catalogue::READ_ERRORS).put(&[], counters.read_errors());
+    text.family(catalogue::GIVEN_BACK).put(&[], counters.deliveries_given_back());
 }
 
-fn log(text: &mut Text, survey: Option<&Survey>) {
+fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     let overview = survey.map(|survey| &survey.overview);
     let mut samples = text.family(catalogue::PASSED_OVER);
     if let Some(passed) = overview.map(|overview| overview.passed_over) {
-        samples.put(&["damaged"], passed.damaged).put(&["removed"], passed.removed);
+        let (damaged, removed) = counters.passed_over_by_pulls();
+        samples.put(&["damaged"], passed.damaged + damaged).put(&["removed"], passed.removed + removed);
     }
     maybe(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
     maybe(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));

@@ -129,7 +129,7 @@ pub(crate) async fn consume_directly(request: &Request) -> Result<Answer, Refusa
     let (topic, place) = named_message(request).await?;
     match consumer {
         Consumer::Here(peer) => {
-            let records = records::read(request, &topic, vec![place], &Filter::All).await?;
+            let records = records::read(request, &topic, &[place], &Filter::All).await?.whole()?;
             if records.written.is_empty() {
                 return Err(Refusal::new(code::SYSTEM_ERROR, "the message cannot be read"));
             }
@@ -165,8 +165,14 @@ async fn named_message(request: &Request) -> Result<(TopicName, Place), Refusal>
     let unknown = Refusal::new(code::SYSTEM_ERROR, format!("there is no message {id}"));
     let found: Option<(Found, u16)> = request
         .ask(move |engine, _| {
-            let at = address
-                .and_then(|(position, attempt)| Some((engine.message_by_position(position).ok()?, attempt)));
+            let at = match address.map(|(position, attempt)| (engine.message_by_position(position), attempt))
+            {
+                // It may be there: a failed read must not be taken for an answer.
+                Some((Err(QueryError::Fetch(error)), _)) if error.is_io() => return Err(error.into()),
+                Some((Err(error @ QueryError::Index(_)), _)) => return Err(error),
+                Some((found, attempt)) => found.ok().map(|found| (found, attempt)),
+                None => None,
+            };
             match (at, topic) {
                 (None, Some(topic)) => {
                     let by_id = engine.query(&topic, &id, Timestamp(0), Timestamp::MAX, 1)?;

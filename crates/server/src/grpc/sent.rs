@@ -1,0 +1,73 @@
+//! Answers with messages that HTTP/2 has accepted whole and that may not have reached the socket.
+//!
+//! A message has reached its consumer when the whole answer that carries it, trailers included, was accepted by HTTP/2
+//! under the client's flow-control window and the socket then took everything that HTTP/2 had to write. Clients act on an
+//! answer when it has ended, so one that was cut has delivered nothing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use super::renewal::Renewal;
+use crate::handover::Handover;
+
+/// The deliveries of an answer. Dropped before [`Deliveries::arrived`], it gives them back.
+#[derive(Debug)]
+pub(super) struct Deliveries {
+    /// Shared with the stream that reads the messages.
+    pub handover: Arc<Mutex<Handover>>,
+    pub renew: Option<Renew>,
+}
+
+/// For whom deliveries are renewed.
+#[derive(Debug)]
+pub(super) struct Renew {
+    pub renewal: Arc<Renewal>,
+    pub client: String,
+    /// When their time is out without it.
+    pub until: Instant,
+}
+
+impl Deliveries {
+    fn arrived(self) {
+        let receipts = self.handover.lock().complete();
+        if let Some(Renew { renewal, client, until }) = self.renew {
+            renewal.add(receipts, &client, until);
+        }
+    }
+}
+
+/// Those of one connection. What is left when the connection ends is given back.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    answers: Mutex<Vec<Deliveries>>,
+    /// The socket did not take all that HTTP/2 wanted to write.
+    blocked: AtomicBool,
+}
+
+impl Sent {
+    pub fn put(&self, deliveries: Deliveries) {
+        self.answers.lock().push(deliveries);
+    }
+
+    pub fn set_blocked(&self, blocked: bool) {
+        self.blocked.store(blocked, Ordering::Relaxed);
+    }
+
+    /// HTTP/2 has written what it could. If the socket took all of it, the answers of before have arrived.
+    pub fn wrote(&self) {
+        if self.blocked.load(Ordering::Relaxed) {
+            return;
+        }
+        let arrived = std::mem::take(&mut *self.answers.lock());
+        for deliveries in arrived {
+            deliveries.arrived();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! One shard on a disk that can fail, with both front ends.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use redstart_engine::{
+    Config as EngineConfig, Engine, GroupName, Message, SendOptions, Start, TopicConfig, TopicName,
+};
+use redstart_log::{FsStorage, Options};
+use redstart_server::{
+    grpc::Grpc,
+    remoting::{Config, Remoting},
+    shard::{self, Shard},
+};
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    flaky::{Faults, FlakyStorage},
+    remoting_support::BROKER,
+    support,
+};
+
+pub const TOPIC: &str = "t";
+pub const GROUP: &str = "g";
+/// Longer than any test waits: a message that comes earlier was given back.
+pub const INVISIBLE_SECONDS: i64 = 600;
+/// Within this what was given back comes again.
+pub const SOON: Duration = Duration::from_secs(20);
+
+pub struct Broker {
+    pub grpc: SocketAddr,
+    pub remoting: SocketAddr,
+    pub shard: Shard,
+    pub faults: Faults,
+    _stop: watch::Sender<bool>,
+    _dir: TempDir,
+}
+
+impl Broker {
+    pub async fn start() -> Broker {
+        let dir = TempDir::new().unwrap();
+        let faults = Faults::default();
+        let inner = FsStorage::open(dir.path().join("shard-0")).unwrap();
+        let storage = Arc::new(FlakyStorage { inner, faults: faults.clone() });
+        let options = Options::with_segment_bytes(64 << 20);
+        let shard = Shard::open(storage, options, support::engine(), shard::Config::default()).unwrap().shard;
+        let (_, checks) = mpsc::channel(1);
+        let grpc = Grpc::bind(support::config(), shard.handle(), checks, dir.path()).await.unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let config = Config {
+            cluster: "DefaultCluster".to_owned(),
+            broker: BROKER.to_owned(),
+            namesrv: any,
+            listen: any,
+            advertise: None,
+            certificate: None,
+            auto_create_groups: true,
+            auto_create_topics: false,
+            delay_levels: EngineConfig::default().delay_levels,
+            resources: redstart_server::Resources::default(),
+        };
+        let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
+        let (grpc_at, remoting_at) = (grpc.address().unwrap(), remoting.addresses().unwrap().1);
+        let (stop, stopped) = watch::channel(false);
+        let mut stopping = stopped.clone();
+        tokio::spawn(grpc.serve(async move { drop(stopping.wait_for(|stopped| *stopped).await) }));
+        tokio::spawn(remoting.serve(stopped));
+        let broker = Broker { grpc: grpc_at, remoting: remoting_at, shard, faults, _stop: stop, _dir: dir };
+        let config = TopicConfig { read_queues: 1, write_queues: 1, ..TopicConfig::default() };
+        let put = |engine: &mut Engine, _| engine.put_topic(&TopicName::new(TOPIC).unwrap(), config);
+        broker.shard.handle().change(put).unwrap().await.unwrap().unwrap();
+        broker
+    }
+
+    /// Stores messages of so many bytes; their ids are their numbers.
+    pub async fn store(&self, count: usize, bytes: usize) {
+        for n in 0..count {
+            let message = Message { id: n.to_string(), body: vec![b'x'; bytes].into(), ..Message::default() };
+            let topic = TopicName::new(TOPIC).unwrap();
+            let options = SendOptions::default();
+            self.shard.handle().send(topic, vec![message], options).unwrap().await.unwrap().unwrap();
+        }
+    }
+
+    /// The group begins at the first message.
+    pub async fn join(&self) {
+        let group = GroupName::new(GROUP).unwrap();
+        self.shard.handle().ensure_group(group.clone()).unwrap().await.unwrap().unwrap();
+        let join = move |engine: &mut Engine, _| {
+            engine.join(&group, &TopicName::new(TOPIC).unwrap(), Start::Earliest).unwrap();
+        };
+        self.shard.handle().ask(join).unwrap().await.unwrap();
+    }
+
+    /// Messages that the group has been given.
+    pub async fn in_flight(&self) -> usize {
+        let ask = |engine: &mut Engine, _| {
+            let (group, topic) = (GroupName::new(GROUP).unwrap(), TopicName::new(TOPIC).unwrap());
+            engine.progress(&group, &topic).map_or(0, |all| all.iter().map(|one| one.in_flight).sum())
+        };
+        self.shard.handle().ask(ask).unwrap().await.unwrap()
+    }
+
+    pub fn given_back(&self) -> u64 {
+        self.shard.handle().counters().deliveries_given_back()
+    }
+
+    pub fn read_errors(&self) -> u64 {
+        self.shard.handle().counters().read_errors()
+    }
+}
+
+/// Waits for a condition.
+pub async fn until(what: &str, mut met: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + SOON;
+    while !met().await {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,13 @@
+//! What becomes of messages between the engine and their consumer: reads that fail, answers that do not arrive, answers
+//! that are too large.
+
+mod arrival;
+mod bounds;
+mod broker;
+mod flaky;
+mod polling;
+mod reads;
+#[path = "../remoting_support/mod.rs"]
+mod remoting_support;
+#[path = "../support/mod.rs"]
+mod support;

@@ -23,11 +23,13 @@ pub enum Planted {
     ShowHalfMessages,
     /// Messages go to the dead-letter topic one attempt early.
     BuryEarly,
+    /// A message whose properties cannot be read just now is passed over by an SQL filter.
+    SkipUnreadable,
 }
 
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 10] = [
+    pub const ALL: [Planted; 11] = [
         Planted::AckBeforeDurable,
         Planted::IgnoreGroupLock,
         Planted::ForgetLocksOnRestart,
@@ -38,5 +40,6 @@ impl Planted {
         Planted::ForgetAcks,
         Planted::ShowHalfMessages,
         Planted::BuryEarly,
+        Planted::SkipUnreadable,
     ];
 }

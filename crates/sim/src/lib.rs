@@ -1,4 +1,5 @@
-//! A whole shard in a test tube: the engine over the disk log on a simulated disk, driven by one seed.
+//! A whole shard in a test tube, driven by one seed: the engine over the disk log on a simulated disk, and in runs of their
+//! own the shard's runtime over both, with its waiting receives, flushes, jobs and clocks.
 //!
 //! A run makes up topics, groups, producers, consumers, time, restarts, power cuts and broken disks from its seed, and
 //! an oracle that knows only what clients were told checks every answer. The same seed gives the same run, to the byte.
@@ -6,6 +7,7 @@
 //! - Many seeds: `cargo run -p redstart-sim -- --seeds 1000` (`--from` sets the first).
 //! - One seed, with everything that happens printed: `cargo run -p redstart-sim -- --seed 42`. A failed run prints this
 //!   command for itself, with its profile if one was chosen.
+//! - One world only: `--world engine` or `--world shard`; without it many seeds are run in both.
 //! - A known bug switched on, to see it caught: `cargo run -p redstart-sim -- --planted ForgetAcks --seeds 50`.
 //!
 //! | part | what it does |
@@ -17,6 +19,7 @@
 //! | `oracle` | what clients know, and one file for each promise that is checked against it |
 //! | `observe`, `outcomes` | reading everything as a consumer would; what clients are told |
 //! | [`scenario`] | one fixed run, crashed at every step it takes towards the disk |
+//! | `shard` | the world of the shard's runtime, with an oracle of its own |
 //! | `drain` | the end of a run: everything that was promised must come out |
 
 mod commit;
@@ -29,6 +32,7 @@ mod outcomes;
 pub mod rng;
 pub mod scenario;
 pub mod settings;
+mod shard;
 pub mod trace;
 mod world;
 
@@ -41,7 +45,8 @@ use std::{
 };
 
 pub use oracle::Violation;
-pub use settings::{Bug, Profile, Settings};
+pub use settings::{Bug, Layer, Profile, Settings};
+use shard::ShardWorld;
 use world::World;
 
 /// What a run that passed has done.
@@ -69,6 +74,9 @@ impl Failure {
     /// The command that runs it again.
     pub fn replay(&self) -> String {
         let mut command = format!("cargo run -p redstart-sim -- --seed {}", self.seed);
+        if self.settings.layer == Layer::Shard {
+            command += " --world shard";
+        }
         if let Some(bug) = self.settings.bug {
             command += &format!(" --planted {}", bug.name());
         }
@@ -96,9 +104,17 @@ impl fmt::Display for Failure {
 pub fn run(seed: u64, settings: Settings) -> Result<Summary, Box<Failure>> {
     let tail = Mutex::new(Vec::new());
     let guarded = panic::AssertUnwindSafe(|| {
-        let mut world = World::new(seed, settings);
-        let result = world.run();
-        *tail.lock().unwrap_or_else(PoisonError::into_inner) = world.trace.tail();
+        let (result, lines) = match settings.layer {
+            Layer::Engine => {
+                let mut world = World::new(seed, settings);
+                (world.run(), world.trace.tail())
+            }
+            Layer::Shard => {
+                let mut world = ShardWorld::new(seed, settings);
+                (world.run(), world.tail())
+            }
+        };
+        *tail.lock().unwrap_or_else(PoisonError::into_inner) = lines;
         result
     });
     let result = panic::catch_unwind(guarded).unwrap_or_else(|cause| {

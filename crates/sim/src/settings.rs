@@ -2,24 +2,29 @@
 
 use redstart_engine::Planted as EngineBug;
 use redstart_log::Planted as LogBug;
+use redstart_server::shard::Planted as ShardBug;
 
 /// A known bug, to prove that the oracle would notice it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     Engine(EngineBug),
     Log(LogBug),
+    Shard(ShardBug),
 }
 
 impl Bug {
     /// Every bug that can be planted.
     pub fn all() -> Vec<Bug> {
-        EngineBug::ALL.into_iter().map(Bug::Engine).chain(LogBug::ALL.into_iter().map(Bug::Log)).collect()
+        let engine = EngineBug::ALL.into_iter().map(Bug::Engine);
+        let log = LogBug::ALL.into_iter().map(Bug::Log);
+        engine.chain(log).chain(ShardBug::ALL.into_iter().map(Bug::Shard)).collect()
     }
 
     pub fn name(self) -> String {
         match self {
             Bug::Engine(bug) => format!("{bug:?}"),
             Bug::Log(bug) => format!("{bug:?}"),
+            Bug::Shard(bug) => format!("{bug:?}"),
         }
     }
 
@@ -37,8 +42,33 @@ impl Bug {
             }
             Bug::Engine(EngineBug::LoseTimersAtSeal | EngineBug::DropTimersOfSegment) => Profile::Retention,
             Bug::Engine(EngineBug::IgnoreGroupLock | EngineBug::ForgetLocksOnRestart) => Profile::Order,
-            Bug::Engine(_) => Profile::Mixed,
+            Bug::Engine(_) | Bug::Shard(_) => Profile::Mixed,
         }
+    }
+
+    /// The world that this bug shows in.
+    pub fn layer(self) -> Layer {
+        match self {
+            Bug::Shard(_) | Bug::Engine(EngineBug::SkipUnreadable) => Layer::Shard,
+            Bug::Engine(_) | Bug::Log(_) => Layer::Engine,
+        }
+    }
+}
+
+/// How much of the broker a run drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// Engine and log, with everything that their callers could do.
+    Engine,
+    /// The shard's runtime over both, through the handle that front ends use.
+    Shard,
+}
+
+impl Layer {
+    pub const ALL: [Layer; 2] = [Layer::Engine, Layer::Shard];
+
+    pub fn named(name: &str) -> Option<Layer> {
+        Self::ALL.into_iter().find(|layer| format!("{layer:?}").eq_ignore_ascii_case(name))
     }
 }
 
@@ -68,6 +98,7 @@ impl Profile {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
+    pub layer: Layer,
     /// `None`: the seed decides.
     pub profile: Option<Profile>,
     pub bug: Option<Bug>,
@@ -79,12 +110,17 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { profile: None, bug: None, steps: 600, print: false }
+        Settings { layer: Layer::Engine, profile: None, bug: None, steps: 600, print: false }
     }
 }
 
 impl Settings {
+    /// Runs of the shard's runtime.
+    pub fn shard() -> Settings {
+        Settings { layer: Layer::Shard, ..Settings::default() }
+    }
+
     pub fn planted(bug: Bug) -> Settings {
-        Settings { profile: Some(bug.profile()), bug: Some(bug), ..Settings::default() }
+        Settings { layer: bug.layer(), profile: Some(bug.profile()), bug: Some(bug), ..Settings::default() }
     }
 }

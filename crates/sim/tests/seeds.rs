@@ -3,6 +3,7 @@
 use redstart_sim::{Settings, run, run_many};
 
 const SEEDS: u64 = 500;
+const SHARD_SEEDS: u64 = 12;
 
 #[test]
 fn every_promise_holds_over_many_seeds() {
@@ -20,9 +21,25 @@ fn every_promise_holds_over_many_seeds() {
 }
 
 #[test]
+fn every_promise_of_the_shard_holds_over_many_seeds() {
+    let failures = run_many(0..SHARD_SEEDS, Settings::shard(), 2);
+    for failure in &failures {
+        println!("{failure}\n");
+    }
+    let replays: Vec<String> = failures.iter().map(|failure| failure.replay()).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {SHARD_SEEDS} seeds failed; replay with:\n{}",
+        failures.len(),
+        replays.join("\n")
+    );
+}
+
+#[test]
 fn a_seed_gives_the_same_run_to_the_byte() {
-    for seed in 0..20 {
-        let [first, second] = [run(seed, Settings::default()), run(seed, Settings::default())];
+    for (seed, settings) in (0..12).flat_map(|seed| [(seed, Settings::default()), (seed, Settings::shard())])
+    {
+        let [first, second] = [run(seed, settings), run(seed, settings)];
         let [first, second] =
             [first, second].map(|summary| summary.unwrap_or_else(|failure| panic!("{failure}")));
         assert_eq!(first, second, "seed {seed}");

@@ -329,8 +329,15 @@ impl Engine {
         let mut step = PopStep::default();
         let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
         let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
-        let source =
-            QueueSource { indexes: &self.indexes, reader: &*self.reader, key, queue, filter: pop.filter };
+        let source = QueueSource {
+            indexes: &self.indexes,
+            reader: &*self.reader,
+            key,
+            queue,
+            filter: pop.filter,
+            #[cfg(feature = "planted")]
+            skips_unreadable: self.planted(crate::Planted::SkipUnreadable),
+        };
         let mut selected = select(progress, queue.end(), &source, rules, budget)?;
         #[cfg(feature = "planted")]
         if self.planted(crate::Planted::IgnoreGroupLock) {
@@ -627,6 +634,8 @@ struct QueueSource<'a> {
     key: QueueKey,
     queue: &'a Queue,
     filter: &'a Filter,
+    #[cfg(feature = "planted")]
+    skips_unreadable: bool,
 }
 
 impl Source for QueueSource<'_> {
@@ -647,6 +656,8 @@ impl Source for QueueSource<'_> {
                     Ok(true) => Passes::Yes,
                     Ok(false) => Passes::No,
                     Err(Some(proof)) => Passes::Lost(proof),
+                    #[cfg(feature = "planted")]
+                    Err(None) if self.skips_unreadable => Passes::No,
                     Err(None) => Passes::Unreadable,
                 }
             }

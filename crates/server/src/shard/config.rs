@@ -32,6 +32,9 @@ pub struct Config {
     pub housekeeping_interval: Duration,
     /// Where transactions go that must be asked about; without one they only time out.
     pub checks: Option<CheckSink>,
+    /// A bug to plant, so that a simulation can prove that it would notice.
+    #[cfg(feature = "sim")]
+    pub planted: Option<super::Planted>,
 }
 
 impl Default for Config {
@@ -47,6 +50,8 @@ impl Default for Config {
             checkpoint_frames: 100_000,
             housekeeping_interval: Duration::from_secs(1),
             checks: None,
+            #[cfg(feature = "sim")]
+            planted: None,
         }
     }
 }

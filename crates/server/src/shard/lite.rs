@@ -23,7 +23,7 @@ impl Runtime {
         };
         let searched = self.engine.batch_records() > records;
         let deadline = now.uptime.saturating_add(request.wait);
-        let next = Next::of(&popped, searched, deadline, request.wait, now);
+        let next = self.next_of(&popped, searched, deadline, request.wait, now);
         if !popped.deliveries.is_empty() || next == Next::Answer {
             return self.deliver(popped, reply, now);
         }
@@ -58,7 +58,7 @@ impl Runtime {
             && popped.deliveries.is_empty()
         {
             let searched = self.engine.batch_records() > records;
-            let mut next = Next::of(popped, searched, deadline, wait, now);
+            let mut next = self.next_of(popped, searched, deadline, wait, now);
             // Its other lite topics were not looked at: what was known of them holds.
             if let (Next::Wait(look), Some(_), Some(last)) = (&mut next, only, self.waiting.look_of(id)) {
                 look.at = look.at.min(last.at);

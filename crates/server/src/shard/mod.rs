@@ -25,6 +25,7 @@ mod lites;
 mod now;
 mod owner;
 mod pause;
+mod planted;
 mod replies;
 mod request;
 mod runtime;
@@ -50,6 +51,8 @@ pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
 pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
 pub use now::Now;
+#[cfg(feature = "sim")]
+pub use planted::Planted;
 pub use request::{AwaitedPops, PopRequest, PullRequest, Unavailable};
 #[cfg(any(test, feature = "sim"))]
 pub use stepped::{Effects, Stepped};

@@ -12,6 +12,7 @@ use super::{
     handle::SendFailure,
     lites::LiteSets,
     pause::Pause,
+    planted::planted,
     replies::Replies,
     request::{Called, Request},
     waiting::{WaitList, WaiterId},
@@ -92,6 +93,9 @@ impl Runtime {
         if self.checkpoint_wanted || self.stopping {
             return false;
         }
+        if self.refusal.is_some() && planted!(self.config, RefusalStopsRequests) {
+            return false;
+        }
         let limit = if self.refusal.is_some() { REFUSED_BYTES_MAX } else { self.config.frame_bytes_max };
         self.engine.batch_bytes() < limit
     }
@@ -112,6 +116,7 @@ impl Runtime {
 
     /// Takes one request: answers it, or holds it until it can be answered.
     pub fn take(&mut self, request: Request, now: Now) {
+        let now = self.seen(now);
         match request {
             Request::Send { topic, messages, options, permit, reply } => {
                 if let Some(cause) = self.refuses(now) {
@@ -160,6 +165,7 @@ impl Runtime {
     /// Does everything that can be done now, and writes what came of it. To be called after requests and reports were
     /// taken, and when [`Runtime::sleep`] is over.
     pub fn work(&mut self, now: Now) -> Result<(), Failure> {
+        let now = self.seen(now);
         if !self.checkpoint_wanted {
             self.do_due(now);
             self.wake(now);
@@ -186,19 +192,18 @@ impl Runtime {
 
     /// How long there is nothing to do, unless a request, a report or a finished job comes.
     pub fn sleep(&self, now: Now) -> Duration {
-        if self.checkpoint_wanted && self.engine.pending_frames() > 0 {
-            return SLEEP_MAX;
+        let now = self.seen(now);
+        if self.checkpoint_wanted {
+            // Requests wait for it: as soon as everything is durable it is taken.
+            return if self.engine.pending_frames() > 0 { SLEEP_MAX } else { Duration::ZERO };
         }
         if !self.unfinished.is_empty() || self.engine.has_wakes() {
             return Duration::ZERO;
         }
         let until = |at: Duration| at.saturating_sub(now.uptime);
-        let unwritten = match (&self.refusal, self.facts_write_at) {
-            _ if !self.engine.has_batch() => None,
-            (Some(refusal), _) => Some(until(refusal.retry_at)),
-            (None, Some(at)) if !self.engine.has_decisions() => Some(until(at)),
-            (None, _) => Some(Duration::ZERO),
-        };
+        let retry_at = self.refusal.as_ref().map(|refusal| refusal.retry_at);
+        let deferred = self.facts_write_at.filter(|_| !self.engine.has_decisions());
+        let unwritten = self.engine.has_batch().then(|| retry_at.max(deferred).map_or(Duration::ZERO, until));
         let (look, visible) = self.waiting.next_times();
         [
             unwritten,
@@ -211,6 +216,14 @@ impl Runtime {
         .into_iter()
         .flatten()
         .fold(SLEEP_MAX, Duration::min)
+    }
+
+    /// The time as this step goes by it.
+    fn seen(&self, now: Now) -> Now {
+        if planted!(self.config, WaitByWallClock) {
+            return Now { uptime: Duration::from_millis(now.time.0), ..now };
+        }
+        now
     }
 
     /// How long until the engine has something to do.
@@ -235,6 +248,7 @@ impl Runtime {
         let checks = self.config.checks.as_ref();
         // A check counts as asked only if it can be handed over.
         let room = checks.map_or(usize::MAX, |checks| if checks.is_closed() { 0 } else { checks.capacity() });
+        let room = if planted!(self.config, CheckCountsUnsent) { usize::MAX } else { room };
         for check in self.engine.tick_with_room(now.time, room) {
             if let Some(checks) = &self.config.checks {
                 // There is room: no one else sends.
@@ -255,6 +269,9 @@ impl Runtime {
         let many = self.engine.batch_bytes() >= FACTS_BYTES_MAX;
         if own || many || self.slot_records == 0 || self.checkpoint_wanted || self.stopping {
             return false;
+        }
+        if planted!(self.config, DeferForEver) {
+            return true;
         }
         now.uptime < *self.facts_write_at.get_or_insert(now.uptime + FACTS_WRITE_AFTER)
     }

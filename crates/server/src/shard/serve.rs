@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::{
     Now, ReceiveError,
+    planted::planted,
     request::{AwaitedPops, PopReply, PopRequest, PullReply, PullRequest, Unavailable},
     runtime::Runtime,
     waiting::{Look, Waiter, WaiterId},
@@ -73,7 +74,7 @@ impl Runtime {
         }
         let searched = self.engine.batch_records() > records;
         let deadline = now.uptime.saturating_add(request.wait);
-        let next = Next::of(&popped, searched, deadline, request.wait, now);
+        let next = self.next_of(&popped, searched, deadline, request.wait, now);
         let ids = (self.engine.group_id(&request.group), self.engine.topic_id(&request.topic));
         let (false, (Some(group), Some(topic))) = (next == Next::Answer, ids) else {
             return self.deliver(popped, reply, now);
@@ -83,6 +84,20 @@ impl Runtime {
         }
         let waiter = Waiter::Pop { request, reply, group, topic, deadline };
         self.hold(waiter, deadline, next, now);
+    }
+
+    pub(super) fn next_of(
+        &self,
+        popped: &Popped,
+        searched: bool,
+        deadline: Duration,
+        wait: Duration,
+        now: Now,
+    ) -> Next {
+        if planted!(self.config, SearchSpins) && (popped.more || popped.retry_at.is_some()) {
+            return Next::Search(Duration::MAX);
+        }
+        Next::of(popped, searched, deadline, wait, now)
     }
 
     /// Holds a receive that is new.
@@ -119,6 +134,12 @@ impl Runtime {
         self.count(&popped);
         if let Err(Ok(popped)) = reply.send(Ok(popped)) {
             // The consumer has left: its deliveries are taken back and do not count.
+            if planted!(self.config, LeaveCounts) {
+                for delivery in &popped.deliveries {
+                    let _ = self.engine.change_invisible(delivery.receipt, Duration::ZERO, now.time);
+                }
+                return;
+            }
             let receipts: Vec<Receipt> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
             self.engine.give_back(&receipts, Duration::ZERO, now.time);
         }
@@ -249,7 +270,7 @@ impl Runtime {
             && popped.deliveries.is_empty()
         {
             let searched = self.engine.batch_records() > records;
-            let next = Next::of(popped, searched, deadline, wait, now);
+            let next = self.next_of(popped, searched, deadline, wait, now);
             if next != Next::Answer {
                 self.hold_on(id, deadline, next, now);
                 let nothing = all_queues && matches!(next, Next::Wait(_));

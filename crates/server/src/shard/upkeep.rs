@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redstart_engine::JobDone;
 
-use super::{Failure, Now, events::Fullness, runtime::Runtime};
+use super::{Failure, Now, events::Fullness, planted::planted, runtime::Runtime};
 use crate::throttle::Throttle;
 
 static NO_USAGE: Throttle = Throttle::new();
@@ -75,6 +75,7 @@ impl Runtime {
         let due = many || (frames > 0 && age >= self.config.checkpoint_interval);
         // What waits to be written cannot be while the log refuses: nothing may wait for a checkpoint then.
         let refused = self.refusal.is_some() && self.engine.has_batch();
+        let refused = refused && !planted!(self.config, CheckpointWaits);
         self.checkpoint_wanted = (due || self.checkpoint_wanted) && !refused;
         if !self.checkpoint_wanted || self.engine.pending_frames() > 0 || self.engine.has_batch() {
             return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redstart_log::{Error as LogError, Index};
 
-use super::{Failure, Flush, Now, events, pause::Pause, runtime::Runtime};
+use super::{Failure, Flush, Now, events, pause::Pause, planted::planted, runtime::Runtime};
 use crate::throttle::Throttle;
 
 /// Facts are written at once and made durable with the next decision, or after this time: nobody waits for them, and a
@@ -90,7 +90,8 @@ impl Runtime {
         // Too large are only decisions, and those are withdrawn: there is nothing to wait for.
         if !matches!(error, LogError::FrameTooLarge { .. }) {
             let pause = self.refusal.take().map_or_else(Pause::default, |last| last.pause).longer();
-            let retry_at = pause.after(now.uptime);
+            let spins = planted!(self.config, RefusalSpins);
+            let retry_at = if spins { now.uptime } else { pause.after(now.uptime) };
             self.refusal = Some(Refusal { cause: error.to_string(), pause, retry_at });
         }
     }

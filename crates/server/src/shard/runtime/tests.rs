@@ -240,6 +240,19 @@ fn while_the_log_refuses_only_sends_are_refused_and_the_shard_sleeps_in_between(
 }
 
 #[test]
+fn no_request_waits_longer_for_a_checkpoint_than_for_the_disk() {
+    let config = Config { checkpoint_frames: 2, ..Config::default() };
+    let mut bench = Bench::new(EngineConfig::default(), config, MessageType::Normal, 16);
+    for n in 0..20 {
+        bench.pass(60 * MS);
+        bench.send(message(&format!("m{n}"))).unwrap();
+        // After each step in which everything became durable, the next request is taken without any time passing.
+        bench.pop();
+        assert!(bench.shard.takes_requests());
+    }
+}
+
+#[test]
 fn a_transaction_check_without_room_is_not_counted_and_is_handed_over_later() {
     let (checks, mut asked) = mpsc::channel(1);
     let transactions = Transactions {

@@ -1,0 +1,378 @@
+//! The shard's runtime under simulation: requests through the same handle as in production, steps taken one by one, flushes
+//! and jobs that take their time, clocks that stand still or jump, disks that are full, unreadable or without descriptors.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `mod` | the shard, its disk and its clock; steps, flushes, jobs, crashes |
+//! | `clients` | what clients ask, and what becomes of the answers |
+//! | `model` | what clients know, and the promises about single answers |
+//! | `faults` | makes up what disks and clocks do |
+//! | `drain` | the end of a run: everything acknowledged comes out, every waiter is answered |
+
+mod clients;
+mod drain;
+mod faults;
+mod model;
+
+use std::{sync::Arc, time::Duration};
+
+use redstart_engine::{
+    Config as EngineConfig, GroupConfig, Job, Limits, MessageType, Retention, RetryPolicy, Start, Timestamp,
+    TopicConfig, TransactionCheck, Transactions,
+};
+use redstart_log::{DiskLog, Error as LogError, Index, Options, sim::SimStorage};
+use redstart_server::shard::{Config, Failure, Now, ShardHandle, Stepped};
+use tokio::sync::mpsc;
+
+use crate::{
+    Bug, Settings, Summary,
+    oracle::{Checked, Violation, ensure},
+    rng::Rng,
+    trace::Trace,
+};
+
+use clients::Clients;
+use faults::Faults;
+use model::{GROUPS, Model};
+
+pub const SLEEPS: &str = "a shard that can do nothing sleeps";
+pub const ANSWERED: &str = "what is asked is answered, and a receive ends at its deadline";
+pub const WRITTEN: &str = "what has happened is written soon";
+pub const OPENS: &str = "a shard opens after every crash";
+
+const START: Timestamp = Timestamp(1_700_000_000_000);
+/// Steps in a row without sleep, after which a shard counts as spinning.
+const STEPS_MAX: usize = 100;
+/// A receive may be answered so much after its deadline: a search that makes progress may be finished first.
+const LATE_MAX: Duration = Duration::from_millis(300);
+const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+/// Transaction checks that the front ends take at a time.
+const CHECKS_MAX: usize = 2;
+const ROUNDS: usize = 120;
+
+/// What the disk is doing about the frames that were appended.
+#[derive(Debug)]
+enum Flushing {
+    Idle,
+    /// Ends at this time. `result` is set if it took effect when it began.
+    Running {
+        until: Duration,
+        result: Option<Result<Index, LogError>>,
+        again: bool,
+    },
+}
+
+pub struct ShardWorld {
+    rng: Rng,
+    trace: Trace,
+    now: Now,
+    storage: SimStorage,
+    options: Options,
+    engine_config: EngineConfig,
+    bug: Option<Bug>,
+    shard: Option<Stepped>,
+    checks: Option<mpsc::Receiver<TransactionCheck>>,
+    flushing: Flushing,
+    jobs: Vec<(Duration, Job)>,
+    clients: Clients,
+    model: Model,
+    faults: Faults,
+    /// Since when the batch has not been written.
+    unwritten_since: Option<Duration>,
+    restarts: u64,
+    steps: u64,
+}
+
+impl ShardWorld {
+    pub fn new(seed: u64, settings: Settings) -> ShardWorld {
+        let mut rng = Rng::new(seed ^ 0x5AAD_0000);
+        let secs = Duration::from_secs;
+        let keep = secs(rng.of([120, 300, 72 * 3600]));
+        let engine_config = EngineConfig {
+            limits: Limits {
+                batch_bytes_max: 6 << 10,
+                flights_max: rng.of([6, 40, 1000]) as usize,
+                scan_entries_max: rng.of([3, 64, 1000]) as usize,
+                scan_reads_max: rng.of([2, 64]) as usize,
+                ..Limits::default()
+            },
+            transactions: Transactions {
+                first_check_after: secs(5),
+                check_interval: secs(5),
+                checks_max: 3,
+                open_max: secs(24 * 3600),
+            },
+            retention: Retention { keep, ..Retention::default() },
+            planted: match settings.bug {
+                Some(Bug::Engine(bug)) => Some(bug),
+                _ => None,
+            },
+            ..EngineConfig::default()
+        };
+        let mut options = Options::with_segment_bytes(rng.of([16, 32]) << 10);
+        options.open_files_max = rng.of([1, 4, 64]);
+        options.ahead_bytes = 0;
+        ShardWorld {
+            now: Now { time: START, uptime: Duration::ZERO },
+            storage: SimStorage::new(rng.draw()),
+            options,
+            engine_config,
+            bug: settings.bug,
+            shard: None,
+            checks: None,
+            flushing: Flushing::Idle,
+            jobs: Vec::new(),
+            clients: Clients::default(),
+            model: Model::default(),
+            faults: Faults::default(),
+            unwritten_since: None,
+            trace: Trace::new(settings.print),
+            restarts: 0,
+            steps: 0,
+            rng,
+        }
+    }
+
+    pub fn tail(&self) -> Vec<String> {
+        self.trace.tail()
+    }
+
+    pub fn run(&mut self) -> Result<Summary, Violation> {
+        self.open()?;
+        self.set_up()?;
+        for _ in 0..ROUNDS {
+            self.round()?;
+        }
+        self.drain()?;
+        Ok(Summary {
+            trace: self.trace.hash(),
+            messages: self.model.messages.len(),
+            deliveries: self.model.deliveries,
+            restarts: self.restarts,
+            segments_removed: 0,
+        })
+    }
+
+    fn round(&mut self) -> Checked {
+        for _ in 0..self.rng.between(1, 4) {
+            self.client_does_something()?;
+            if self.rng.one_in(3) {
+                self.settle()?;
+            }
+        }
+        self.settle()?;
+        self.make_up_faults()?;
+        let gap = match self.rng.below(8) {
+            0 => 0,
+            1 | 2 => self.rng.between(1, 50),
+            3..=5 => self.rng.between(50, 3_000),
+            _ => self.rng.between(3_000, 60_000),
+        };
+        self.advance(Duration::from_millis(gap))?;
+        if gap > 1_000 { self.probe_waiters() } else { Ok(()) }
+    }
+
+    fn say(&mut self, line: impl Into<String>) {
+        let line = format!("{:>9} {}", self.now.uptime.as_millis(), line.into());
+        self.trace.line(line);
+    }
+
+    fn shard(&mut self) -> &mut Stepped {
+        self.shard.as_mut().expect("the shard is open between operations")
+    }
+
+    fn handle(&self) -> ShardHandle {
+        self.shard.as_ref().expect("the shard is open between operations").handle()
+    }
+
+    fn open(&mut self) -> Checked {
+        let opened = DiskLog::open(Arc::new(self.storage.clone()), self.options.clone());
+        let (log, _) = opened.map_err(|error| Violation::new(OPENS, format!("the log: {error}")))?;
+        let (checks, asked) = mpsc::channel(CHECKS_MAX);
+        let config = Config {
+            frame_bytes_max: 4 << 10,
+            checkpoint_frames: 12,
+            checkpoint_interval: Duration::from_secs(20),
+            checks: Some(checks),
+            planted: match self.bug {
+                Some(Bug::Shard(bug)) => Some(bug),
+                _ => None,
+            },
+            ..Config::default()
+        };
+        let started = Stepped::start(Box::new(log), self.engine_config.clone(), config);
+        let (shard, _) = started.map_err(|error| Violation::new(OPENS, error.to_string()))?;
+        (self.shard, self.checks) = (Some(shard), Some(asked));
+        Ok(())
+    }
+
+    /// Topics and groups, and where the groups begin.
+    fn set_up(&mut self) -> Checked {
+        let mut replies = Vec::new();
+        for group in GROUPS {
+            let (topic, name) = (group.topic(), group.name());
+            let config = TopicConfig {
+                message_type: group.kind(),
+                read_queues: 2,
+                write_queues: 2,
+                ..TopicConfig::default()
+            };
+            let of_group = GroupConfig {
+                ordered: group.kind() == MessageType::Fifo,
+                retries_max: group.retries_max(),
+                retry: RetryPolicy::Ladder(vec![Duration::from_secs(1)]),
+                ..GroupConfig::default()
+            };
+            let handle = self.handle();
+            // Two groups share a topic: the second put changes nothing.
+            let put = handle.change(move |engine, _| match engine.put_topic(&topic, config) {
+                Err(redstart_engine::AdminError::Creating { .. }) => Ok(engine.barrier()),
+                other => other,
+            });
+            replies.extend(put.ok());
+            replies.extend(handle.change(move |engine, _| engine.put_group(&name, of_group)).ok());
+        }
+        self.settle()?;
+        for group in GROUPS {
+            let (topic, name) = (group.topic(), group.name());
+            let joined =
+                self.handle().ask(move |engine, _| engine.join(&name, &topic, Start::Earliest).is_ok());
+            drop(joined);
+        }
+        self.advance(Duration::from_secs(1))
+    }
+
+    /// Takes the steps that the owner thread would take without sleeping.
+    fn settle(&mut self) -> Checked {
+        for step in 0.. {
+            self.steps += 1;
+            let now = self.now;
+            let effects = match self.shard().step(now) {
+                Ok(effects) => effects,
+                Err(failure) => return self.process_failed(&failure),
+            };
+            for job in effects.jobs {
+                let late = self.rng.of([0, 0, 20, 5_000]);
+                self.jobs.push((now.uptime + Duration::from_millis(late), job));
+            }
+            if effects.flush {
+                self.order_flush();
+            }
+            if let Err(failure) = self.finish_due() {
+                return self.process_failed(&failure);
+            }
+            self.take_answers(false)?;
+            let asleep = !self.shard().sleep(now).is_zero();
+            let queued = self.handle().queued().0 > 0 && self.shard().takes_requests();
+            if asleep && !queued {
+                break;
+            }
+            let count = step + 1;
+            ensure(count < STEPS_MAX, SLEEPS, || format!("{count} steps at {:?}", now.uptime))?;
+        }
+        self.check_idle()
+    }
+
+    fn order_flush(&mut self) {
+        match &mut self.flushing {
+            Flushing::Running { again, .. } => *again = true,
+            Flushing::Idle => {
+                let took = if self.faults.slow_flushes { self.rng.between(1, 4_000) } else { 0 };
+                let early = took > 0 && self.rng.one_in(2);
+                let result = early.then(|| self.shard().flusher().flush());
+                let until = self.now.uptime + Duration::from_millis(took);
+                self.flushing = Flushing::Running { until, result, again: false };
+            }
+        }
+    }
+
+    /// Flushes and jobs whose time has come.
+    fn finish_due(&mut self) -> Result<(), Failure> {
+        let now = self.now;
+        while let Flushing::Running { until, .. } = &self.flushing
+            && *until <= now.uptime
+        {
+            let Flushing::Running { result, again, .. } =
+                std::mem::replace(&mut self.flushing, Flushing::Idle)
+            else {
+                break;
+            };
+            let flusher = self.shard().flusher();
+            let committed = result.unwrap_or_else(|| flusher.flush());
+            self.shard().flushed(committed, now)?;
+            if again {
+                self.order_flush();
+            }
+        }
+        let (due, later) = std::mem::take(&mut self.jobs).into_iter().partition(|(at, _)| *at <= now.uptime);
+        self.jobs = later;
+        let due: Vec<(Duration, Job)> = due;
+        for (_, job) in due {
+            let done = job.run();
+            self.shard().job_done(done, now);
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, and the shard work when it wants to.
+    fn advance(&mut self, time: Duration) -> Checked {
+        let end = self.now.uptime + time;
+        self.settle()?;
+        while self.now.uptime < end {
+            let now = self.now;
+            let wakes = now.uptime + self.shard().sleep(now).max(Duration::from_millis(1));
+            let flush = if let Flushing::Running { until, .. } = &self.flushing { *until } else { end };
+            let job = self.jobs.iter().map(|(at, _)| *at).min().unwrap_or(end);
+            let next = wakes.min(flush).min(job).min(end).max(now.uptime + Duration::from_millis(1));
+            self.pass(next - now.uptime);
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now.uptime += time;
+        if !self.faults.clock_stands {
+            self.now.time = self.now.time.after(time);
+        }
+    }
+
+    /// What must hold whenever the owner thread sleeps.
+    fn check_idle(&mut self) -> Checked {
+        let now = self.now;
+        let batch = self.shard().look(|engine| engine.has_batch());
+        self.unwritten_since = batch.then(|| self.unwritten_since.unwrap_or(now.uptime));
+        if let Flushing::Running { .. } = self.flushing {
+            // Requests may wait for a checkpoint that waits for the disk.
+            return Ok(());
+        }
+        self.clients.check_answered(now)?;
+        let written = self.unwritten_since.is_none_or(|since| now.uptime < since + WRITTEN_WITHIN);
+        ensure(written || !self.faults.are_over(now), WRITTEN, || {
+            format!("unwritten since {:?}, it is {:?}", self.unwritten_since, now.uptime)
+        })
+    }
+
+    /// The log failed: the process ends and is started again.
+    fn process_failed(&mut self, failure: &Failure) -> Checked {
+        self.say(format!("the shard failed: {failure}"));
+        self.take_answers(true)?;
+        self.crash()
+    }
+
+    /// The process dies, with or without the machine, and is started again.
+    fn crash(&mut self) -> Checked {
+        self.restarts += 1;
+        self.faults.end(&self.storage, self.now);
+        self.flushing = Flushing::Idle;
+        self.jobs.clear();
+        (self.shard, self.checks, self.unwritten_since) = (None, None, None);
+        let power = self.rng.one_in(2);
+        self.storage = if power { self.storage.crash(self.rng.draw()) } else { self.storage.snapshot() };
+        self.say(if power { "power cut" } else { "kill" });
+        self.model.process_died(&self.clients);
+        self.clients = Clients::default();
+        self.open()?;
+        self.settle()
+    }
+}

@@ -126,6 +126,9 @@ async fn deliver(
     Ok(Answer { body: records.body, room: Some(records.room), handover: Some(handover), ..answer })
 }
 
+/// Time until a message that cannot be written for this protocol comes again.
+const UNFIT_DELAY: Duration = Duration::from_secs(10);
+
 /// What is proven to be lost is done with. What this protocol has no words for counts as failed: it ends among the dead
 /// letters of its group, where other clients can read it.
 fn settle(request: &Request, handover: &mut Handover, receipts: &[Receipt], records: &Records) {
@@ -142,7 +145,7 @@ fn settle(request: &Request, handover: &mut Handover, receipts: &[Receipt], reco
             let _ = engine.pass_over(receipt, proof);
         }
         for receipt in unfit {
-            let _ = engine.nack(receipt, now);
+            let _ = engine.change_invisible(receipt, UNFIT_DELAY, now);
         }
     }));
 }

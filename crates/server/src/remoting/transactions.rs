@@ -12,7 +12,6 @@ use super::{
 };
 use crate::shard::ChangeError;
 
-
 pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let group = request.required("producerGroup")?;
     let commit = match request.number::<i32>("commitOrRollback")? {

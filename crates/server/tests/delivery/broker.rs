@@ -56,6 +56,7 @@ impl Broker {
             certificate: None,
             auto_create_groups: true,
             auto_create_topics: false,
+            foreign_brokers: false,
             delay_levels: EngineConfig::default().delay_levels,
             resources: redstart_server::Resources::default(),
         };

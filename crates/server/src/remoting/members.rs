@@ -52,7 +52,7 @@ pub(super) struct Member {
     pub subscriptions: BTreeMap<String, Wanted>,
     fingerprint: i32,
     /// Its bytes among those of its connection and of all members.
-    _share: Arc<Share>,
+    share: Arc<Share>,
 }
 
 /// Bytes of a member, counted until this is dropped.
@@ -64,14 +64,20 @@ struct Share {
 }
 
 impl Share {
-    fn take(all: &Arc<AtomicUsize>, peer: &Arc<Peer>, bytes: usize) -> Result<Arc<Share>, Refusal> {
+    /// `replaced` is what the member takes now: a client that is known is renewed also at the limit.
+    fn take(
+        all: &Arc<AtomicUsize>,
+        peer: &Arc<Peer>,
+        bytes: usize,
+        replaced: usize,
+    ) -> Result<Arc<Share>, Refusal> {
         let share = Share { all: all.clone(), peer: peer.clone(), bytes };
         let of_all = all.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let of_peer = peer.member_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if of_peer > CONNECTION_BYTES_MAX {
+        if bytes > replaced && of_peer - replaced > CONNECTION_BYTES_MAX {
             return Err(Refusal::busy("bytes of the clients on one connection", CONNECTION_BYTES_MAX));
         }
-        if of_all > ALL_BYTES_MAX {
+        if bytes > replaced && of_all - replaced > ALL_BYTES_MAX {
             return Err(Refusal::busy("bytes of all clients", ALL_BYTES_MAX));
         }
         Ok(Arc::new(share))
@@ -159,7 +165,9 @@ impl Members {
         if peer.is_gone() {
             return Ok(Beat { changed: true });
         }
-        let member = |subscriptions: BTreeMap<String, Wanted>| {
+        let member = |subscriptions: BTreeMap<String, Wanted>, known: Option<&Member>| {
+            let replaced =
+                known.filter(|known| known.peer.id == peer.id).map_or(0, |known| known.share.bytes);
             let texts =
                 subscriptions.iter().map(|(topic, wanted)| SUBSCRIPTION_BYTES + topic.len() + wanted.bytes());
             let bytes = MEMBER_BYTES + heartbeat.client_id.len() + texts.sum::<usize>();
@@ -171,12 +179,14 @@ impl Members {
                 seen: now,
                 subscriptions,
                 fingerprint: heartbeat.heartbeat_fingerprint,
-                _share: Share::take(&self.bytes, peer, bytes)?,
+                share: Share::take(&self.bytes, peer, bytes, replaced)?,
             })
         };
         for producer in heartbeat.producer_data_set.iter().take(GROUPS_MAX) {
             text::check("producer group", &producer.group_name)?;
-            let member = member(BTreeMap::new())?;
+            let known = state.producers.get(&producer.group_name);
+            let known = known.and_then(|group| group.get(&heartbeat.client_id));
+            let member = member(BTreeMap::new(), known)?;
             let group = state.producers.entry(producer.group_name.clone()).or_default();
             group.insert(heartbeat.client_id.clone(), member);
         }
@@ -195,7 +205,9 @@ impl Members {
                 }
                 continue;
             }
-            let member = member(wanted(data))?;
+            let known = state.consumers.get(&data.group_name);
+            let known = known.and_then(|group| group.members.get(&heartbeat.client_id));
+            let member = member(wanted(data), known)?;
             let group = state.consumers.entry(data.group_name.clone()).or_default();
             changed |= group.put(data, member);
         }

@@ -191,6 +191,8 @@ impl World {
 
     /// Everything that can be seen from outside, line by line.
     pub fn describe(&mut self) -> Result<Vec<String>, Violation> {
+        let now = self.now;
+        self.engine().forget_expired_keys(now);
         let mut lines = vec![format!("held {:?}", self.engine().held())];
         // An index that is built again is a thing to do at once.
         if !self.index_damaged {

@@ -77,7 +77,7 @@ impl Engine {
             self.burials_again = None;
             self.unpark();
         }
-        self.state.dedup.expire(now, EXPIRED_PER_STEP);
+        self.forget_expired_keys(now);
         self.fire(now);
         self.bury(now);
         if self.checks_again.is_some_and(|at| now < at) {
@@ -86,6 +86,13 @@ impl Engine {
         let (checks, all) = self.check_transactions(now, CHECKS_PER_TICK, room);
         self.checks_again = if all { None } else { Some(now.after(CHECK_RETRY)) };
         checks
+    }
+
+    /// Forgets dedup keys whose window is over: the part of [`Engine::tick`] that is not logged. A start may remember keys
+    /// that were forgotten before it, which no lookup finds.
+    pub fn forget_expired_keys(&mut self, now: Timestamp) {
+        let now = self.advance(now);
+        self.state.dedup.expire(now, EXPIRED_PER_STEP);
     }
 
     /// When [`Engine::tick`] has something to do next.

@@ -340,7 +340,8 @@ impl Harness {
             };
         };
         flight.receipt = new;
-        flight.attempt -= 1;
+        // What was given back may be held again by a renewal, and be given back once more.
+        flight.attempt = flight.attempt.saturating_sub(1);
         flight.visible_at = now.0 + ms.min(INVISIBLE_MAX_MS);
         flight.waiting = true;
         self.receipts.push(new);

@@ -200,6 +200,16 @@ impl World {
         self.proposed_config(name.to_string(), answer, None)
     }
 
+    /// Whether the deletion of a topic is under way. A second one is refused then, and changes nothing.
+    pub fn deletes_topic(&mut self, name: &TopicName) -> bool {
+        matches!(self.engine().delete_topic(name), Err(AdminError::Deleting { .. }))
+    }
+
+    /// The same for a group.
+    pub fn deletes_group(&mut self, name: &GroupName) -> bool {
+        matches!(self.engine().delete_group(name), Err(AdminError::Deleting { .. }))
+    }
+
     pub fn delete_some_group(&mut self) -> Checked {
         let all = self.engine().group_names();
         let Some(name) = self.rng.pick(&all).cloned() else { return Ok(()) };

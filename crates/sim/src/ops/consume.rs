@@ -112,6 +112,7 @@ impl World {
             }
             Err(PopError::Index(IndexError::Read(_))) if self.read_fails => return Ok(Vec::new()),
             Err(PopError::UnknownQueue { .. }) => return Ok(Vec::new()),
+            Err(PopError::UnknownGroup { .. }) if self.deletes_group(&group.name) => return Ok(Vec::new()),
             Err(error) => {
                 return Err(Violation::new(READABLE, format!("{} {}: {error}", group.name, topic.name)));
             }

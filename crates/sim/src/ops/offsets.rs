@@ -76,6 +76,7 @@ impl World {
             (Err(SendBackError::NoRetryTopic { .. } | SendBackError::NoDeadLetterTopic { .. }), _) => Ok(()),
             // Its body may be gone while the queue still lists it.
             (Err(SendBackError::UnknownPosition { .. }), _) => Ok(()),
+            (Err(SendBackError::UnknownGroup { .. }), _) if self.deletes_group(&group.name) => Ok(()),
             (Err(SendBackError::Unread { .. }), _) if self.read_fails || self.index_damaged => Ok(()),
             (Err(error), _) => Err(Violation::new(IN_STEP, error.to_string())),
         }

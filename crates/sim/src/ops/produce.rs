@@ -191,6 +191,7 @@ impl World {
             Err(SendError::BatchDedup) => Ok(()),
             // Its deletion is under way.
             Err(SendError::UnknownLiteTopic { .. }) => Ok(()),
+            Err(SendError::Deleting { topic }) if self.deletes_topic(&topic) => Ok(()),
             Err(error) => Err(Violation::new(ACCEPTED, format!("message {first:X}: {error}"))),
         }
     }

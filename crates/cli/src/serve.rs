@@ -119,6 +119,8 @@ fn engine_config(config: &Config) -> EngineConfig {
     engine.limits.batch_bytes_max = engine.limits.batch_bytes_max.max(config.message_bytes_max);
     engine.retention.keep = config.retention;
     engine.retention.early_percent = config.disk_clean_percent;
+    engine.retention.forced_percent =
+        config.disk_forced_percent.clamp(config.disk_clean_percent, config.disk_refuse_percent);
     engine.retention.refuse_percent = config.disk_refuse_percent;
     engine.transactions.first_check_after = config.transaction_check_after;
     engine.transactions.check_interval = config.transaction_check_interval;

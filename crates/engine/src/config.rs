@@ -66,9 +66,9 @@ pub struct Transactions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     pub keep: Duration,
-    /// From this fullness on the oldest segments go early, one at a time.
+    /// From this fullness on whatever is older than `keep` goes at once, also if the times in the log look wrong.
     pub early_percent: u8,
-    /// From this fullness on they go until the volume is below it.
+    /// From this fullness on the oldest segments go before their time, until the volume is below it.
     pub forced_percent: u8,
     /// From this fullness on nothing new is stored.
     pub refuse_percent: u8,

@@ -58,6 +58,14 @@ pub(crate) struct FrameContext {
     pub timestamp: Timestamp,
 }
 
+impl FrameContext {
+    /// What the clock said when something of this frame was stored. A store time that is later than the frame's own was moved
+    /// up, so as not to be before an earlier message's: see `engine/time.rs`.
+    fn said(self, stored_at: Timestamp) -> Timestamp {
+        stored_at.min(self.timestamp)
+    }
+}
+
 /// What applying a decision made known.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -204,9 +212,9 @@ impl State {
             (_, Placement::Half { check_after }) if scope.state() => {
                 let half = Half {
                     message: Timer::of(stored),
-                    opened_at: stored.stored_at,
+                    opened_at: frame.said(stored.stored_at),
                     deliver_at: stored.deliver_at,
-                    next_check: stored.stored_at.after(check_after.min(config.open_max)),
+                    next_check: frame.said(stored.stored_at).after(check_after.min(config.open_max)),
                     checks: 0,
                     ending: false,
                 };
@@ -227,7 +235,7 @@ impl State {
                 Placement::Visible(offset) => Some(offset),
                 _ => None,
             };
-            let expires = stored.stored_at.after(window);
+            let expires = frame.said(stored.stored_at).after(window);
             let first = First { queue: stored.queue, offset, position: stored.position, expires };
             self.dedup.insert(key, first, frame.timestamp);
         }
@@ -336,7 +344,7 @@ impl State {
                 return Err(OffsetGap { queue: key, found: offset, expected: queue.end() });
             }
             queue.grow(frame.segment);
-            self.lites.touch(key.topic, entry.stored_at);
+            self.lites.touch(key.topic, frame.said(entry.stored_at));
             effects.grown.push(key);
         }
         indexes.live_mut(frame.segment).push(key, offset, entry);

@@ -184,6 +184,17 @@ impl Timers {
         self.live.iter().filter(|(_, timer)| within(timer)).map(|(key, timer)| (*key, *timer)).collect()
     }
 
+    /// Retries that are due after `at`.
+    pub fn retries_after(&self, at: Timestamp) -> impl Iterator<Item = TimerKey> {
+        let retries = self.lent.iter().map(|(_, key)| *key).filter(move |key| key.due > at);
+        retries.filter(|key| self.live.get(key).is_some_and(|timer| timer.attempt > 0))
+    }
+
+    /// Timers that are due after `at`.
+    pub fn after(&self, at: Timestamp) -> impl Iterator<Item = TimerKey> {
+        self.live.range(TimerKey { due: at, id: Position(u64::MAX) }..).map(|(key, _)| *key)
+    }
+
     fn forget(&mut self, key: TimerKey) -> bool {
         let Some(timer) = self.live.remove(&key) else { return false };
         self.lent.remove(&(timer.position, key));

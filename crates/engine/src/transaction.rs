@@ -102,6 +102,19 @@ impl Transactions {
         }
     }
 
+    /// Gives every one another time to be asked about, and to have been opened at.
+    pub fn move_times(&mut self, to: impl Fn(Timestamp) -> Timestamp) {
+        let moved: Vec<_> = self.open.iter().map(|(id, half)| (*id, *half)).collect();
+        for (id, half) in moved {
+            let half = Half { next_check: to(half.next_check), opened_at: to(half.opened_at), ..half };
+            let ending = half.ending;
+            self.insert(id, half);
+            if ending {
+                self.set_ending(id, true);
+            }
+        }
+    }
+
     pub fn relocate(&mut self, id: Position, position: Position, size: u32) {
         if let Some(half) = self.open.get_mut(&id) {
             half.message.position = position;

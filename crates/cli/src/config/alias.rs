@@ -51,7 +51,6 @@ pub const NEEDLESS: &[(&str, &str)] = &[
     ("haListenPort", "there is one broker"),
     ("namesrvAddr", "the name service is part of the broker"),
     ("deleteWhen", "old messages are deleted as soon as their time has come"),
-    ("diskSpaceCleanForciblyRatio", "`disk_clean_percent` alone decides"),
     ("storePathCommitLog", "everything is kept in `data_dir`"),
     ("storePathConsumeQueue", "everything is kept in `data_dir`"),
     ("storePathIndex", "everything is kept in `data_dir`"),

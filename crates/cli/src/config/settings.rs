@@ -113,8 +113,11 @@ settings! {
     flush_interval: Duration = "500ms", kind::FLUSH_INTERVAL, "flushIntervalCommitLog" as Millis;
     /// How long messages are kept.
     retention: Duration = "72h", kind::RETENTION, "fileReservedTime" as Hours;
-    /// From this fullness of the disk on, the oldest messages are deleted before their time.
+    /// From this fullness of the disk on, whatever is older than `retention` is deleted at once.
     disk_clean_percent: u8 = "75", kind::PERCENT, "diskMaxUsedSpaceRatio" as Same;
+    /// From this fullness of the disk on, the oldest messages are deleted before their time. It counts as `disk_clean_percent` at
+    /// least and as `disk_refuse_percent` at most.
+    disk_forced_percent: u8 = "85", kind::PERCENT, "diskSpaceCleanForciblyRatio" as Same;
     /// From this fullness of the disk on, new messages are refused.
     disk_refuse_percent: u8 = "90", kind::PERCENT, "diskSpaceWarningLevelRatio" as Same;
     /// Size of a segment file; retention deletes whole segments.
@@ -175,6 +178,7 @@ mod tests {
         assert_eq!(config.message_bytes_max, engine.limits.body_bytes_max);
         assert_eq!(config.retention, engine.retention.keep);
         assert_eq!(config.disk_clean_percent, engine.retention.early_percent);
+        assert_eq!(config.disk_forced_percent, engine.retention.forced_percent);
         assert_eq!(config.disk_refuse_percent, engine.retention.refuse_percent);
         assert_eq!(config.transaction_check_after, engine.transactions.first_check_after);
         assert_eq!(config.transaction_check_interval, engine.transactions.check_interval);

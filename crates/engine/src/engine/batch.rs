@@ -261,6 +261,7 @@ impl Engine {
                 self.deleting_groups.remove(id);
             }
             Decision::Link(links) => self.linking &= links.is_empty(),
+            Decision::Recall { .. } => self.time.settled(),
             // The topic is gone, or its window closed: the state did not take the key over.
             Decision::Stored(Stored { dedup: Some(key), cause: Cause::Send, .. }) => {
                 self.state.dedup.withdraw(*key);

@@ -1,6 +1,6 @@
 //! What keeps the log in bounds: indexes written at seal, checkpoints, retention.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redstart_log::{
@@ -8,9 +8,11 @@ use redstart_log::{
     Usage,
 };
 
+use rustc_hash::FxHashMap;
+
 use super::Engine;
 use crate::{
-    Timestamp,
+    QueueId, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
     index::{ColdBlock, IndexError, LiveIndex, file},
     record::{Cause, FetchError, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
@@ -63,11 +65,44 @@ impl Job {
 }
 
 /// A segment that was removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retired {
     pub segment: SegmentId,
     /// Removed before its time because the disk is filling.
     pub forced: bool,
+    /// What was in it, if it was removed before its time and its index could be read.
+    pub contents: Option<Contents>,
+}
+
+/// Topics that are named in [`Contents`].
+const TOPICS_NAMED: usize = 8;
+
+/// What a segment held: the messages that became visible in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub messages: u64,
+    /// Those that a group which consumes their topic has not finished.
+    pub unconsumed: u64,
+    /// The topics with the most messages, most first.
+    pub topics: Vec<(TopicName, u64)>,
+    /// Topics that are not among these.
+    pub topics_unnamed: usize,
+    /// When the first and the last became visible.
+    pub oldest: Timestamp,
+    pub newest: Timestamp,
+}
+
+/// Time between removals by age while there is a gap in the times of the log.
+const PACE: Duration = Duration::from_secs(600);
+
+/// Whether neighbours among the segments, or the last of them and now, lie further apart than `keep`.
+fn has_gap(segments: &[SegmentInfo], now: Timestamp, keep: Duration) -> bool {
+    let times = segments.iter().map(|segment| segment.last_timestamp_ms).filter(|at| *at > 0);
+    let mut earlier = None;
+    times.chain(Some(now.0)).any(|at| {
+        let before = earlier.replace(at).unwrap_or(at);
+        Timestamp(at).since(Timestamp(before)) > keep
+    })
 }
 
 /// Retention that could not do its work.
@@ -168,6 +203,11 @@ impl Engine {
         self.usage
     }
 
+    /// Tells whether the owner's clock may be wrong by much. While it may, nothing goes because of its age.
+    pub fn set_time_suspicious(&mut self, suspicious: bool) {
+        self.time_suspicious = suspicious;
+    }
+
     /// How full the volume is, in percent, as last told.
     pub fn disk_percent(&self) -> Option<u8> {
         let usage = self.usage?;
@@ -186,9 +226,9 @@ impl Engine {
         // Both checkpoints must cover it: a start from the older one needs every frame after it.
         let covered = oldest.last <= self.checkpoints[1];
         let indexed = self.indexes.live(oldest.id).is_none();
-        let expired = now >= self.expires_at(oldest);
+        let expired = now >= self.expires_at(oldest) && self.may_age_out(&segments, now);
         let forced =
-            !expired && self.disk_percent().is_some_and(|p| p >= self.config.retention.early_percent);
+            !expired && self.disk_percent().is_some_and(|p| p >= self.config.retention.forced_percent);
         if !covered || !indexed || !(expired || forced) {
             return Ok(None);
         }
@@ -204,7 +244,11 @@ impl Engine {
             self.retiring = Some((oldest.id, until));
             return Ok(None);
         }
+        let contents = if forced { self.contents(oldest.id).ok() } else { None };
         self.log.remove_oldest(oldest.id)?;
+        if expired {
+            self.aged_out_at = Some(now);
+        }
         self.retiring = None;
         self.indexes.forget(oldest.id);
         self.state.last_use.remove(&oldest.id);
@@ -214,7 +258,53 @@ impl Engine {
         }
         let freed = self.state.raise_progress();
         self.wakes.groups.extend(freed);
-        Ok(Some(Retired { segment: oldest.id, forced }))
+        Ok(Some(Retired { segment: oldest.id, forced, contents }))
+    }
+
+    /// Whether what is older than the retention time may go now.
+    ///
+    /// When there is more than that time between what two neighbouring segments, or the last one and the clock, were written
+    /// at, then either nothing was stored for long, or the clock was wrong on one side of the gap. Nobody can tell; so the
+    /// segments go one by one, slowly enough for an operator to step in. A disk that fills up ends that.
+    fn may_age_out(&self, segments: &[SegmentInfo], now: Timestamp) -> bool {
+        if self.time_suspicious {
+            return false;
+        }
+        let retention = &self.config.retention;
+        let filling = self.disk_percent().is_some_and(|percent| percent >= retention.early_percent);
+        let since = self.aged_out_at.unwrap_or_else(|| self.time.started());
+        filling || now.since(since) >= PACE || !has_gap(segments, now, retention.keep)
+    }
+
+    /// What is listed in the index of a sealed segment.
+    fn contents(&self, segment: SegmentId) -> Result<Contents, IndexError> {
+        let (runs, oldest, newest) = self.indexes.listing(segment)?;
+        let mut contents = Contents { oldest, newest, ..Contents::default() };
+        let mut by_topic: FxHashMap<TopicId, u64> = FxHashMap::default();
+        let mut least: FxHashMap<QueueKey, QueueOffset> = FxHashMap::default();
+        for ((_, topic), subscription) in &self.state.subscriptions {
+            for (n, progress) in subscription.queues.iter().enumerate() {
+                let key = QueueKey { topic: *topic, queue: QueueId(n as u32) };
+                let low = least.entry(key).or_insert(QueueOffset(u64::MAX));
+                *low = (*low).min(progress.low_watermark());
+            }
+        }
+        for run in runs {
+            let (first, count) = (run.first.0, u64::from(run.count));
+            contents.messages += count;
+            *by_topic.entry(run.queue.topic).or_default() += count;
+            let done = least.get(&run.queue).map_or(count, |low| low.0.saturating_sub(first));
+            contents.unconsumed += count.saturating_sub(done);
+        }
+        let mut topics: Vec<_> = by_topic
+            .into_iter()
+            .filter_map(|(id, count)| Some((self.topic_name(id)?.clone(), count)))
+            .collect();
+        topics.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        contents.topics_unnamed = topics.len().saturating_sub(TOPICS_NAMED);
+        topics.truncate(TOPICS_NAMED);
+        contents.topics = topics;
+        Ok(contents)
     }
 
     /// Whether something points into the segment that no copy can be made for: a decision on its way, or a message
@@ -264,16 +354,20 @@ impl Engine {
         }
         let halves: Vec<(Position, Half)> =
             self.state.transactions.iter().map(|(id, half)| (id, *half)).collect();
-        let timers = timers.into_iter().map(|(key, timer)| (key.id, timer, Placement::Delayed));
+        let timers =
+            timers.into_iter().map(|(key, timer)| (key.id, timer, Placement::Delayed, Some(key.due)));
         let halves = halves.into_iter().map(|(id, half)| {
-            (id, half.message, Placement::Half { check_after: half.next_check.since(now) })
+            let placement = Placement::Half { check_after: half.next_check.since(now) };
+            (id, half.message, placement, half.deliver_at)
         });
         let mut any = false;
-        for (id, timer, placement) in timers.chain(halves).filter(|(_, timer, _)| within(timer.position)) {
+        for (id, timer, placement, due) in
+            timers.chain(halves).filter(|(_, timer, ..)| within(timer.position))
+        {
             if self.batch_is_full(timer.size as usize) {
                 return Ok(true);
             }
-            any |= self.copy(id, &timer, placement, now)?;
+            any |= self.copy(id, &timer, placement, due)?;
         }
         Ok(any)
     }
@@ -284,16 +378,19 @@ impl Engine {
         id: Position,
         timer: &Timer,
         placement: Placement,
-        now: Timestamp,
+        due: Option<Timestamp>,
     ) -> Result<bool, RetireError> {
         let fetched = match fetch(&*self.reader, timer.position, timer.size) {
             Ok(fetched) => fetched,
             Err(error) if error.proof().is_some() => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let Ok(message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
+        let Ok(mut message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
+        // Its timer may have been moved since.
+        message.deliver_at = due;
         let cause = Cause::Relocated { id };
-        let stored = put_message(&mut self.batch.payload, &message, cause, timer.queue, placement, now);
+        let stamp = self.time.stamp();
+        let stored = put_message(&mut self.batch.payload, &message, cause, timer.queue, placement, stamp);
         self.propose_stored(None, stored);
         Ok(true)
     }

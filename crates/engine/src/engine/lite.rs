@@ -195,7 +195,7 @@ impl Engine {
     ) -> Result<(), PopError> {
         self.subscribe(group, lite, Start::Earliest)?;
         let key = QueueKey { topic: lite, queue: QUEUE };
-        let rules = self.rules(pop, group, lite, self.clock);
+        let rules = self.rules(pop, group, lite, self.time.now());
         if !self.prepare(group, key, rules.ordered) || !self.is_open(group, key, rules) {
             popped.next_visible = earliest(popped.next_visible, self.next_visible(group, lite));
             return Ok(());
@@ -205,7 +205,7 @@ impl Engine {
         *budget = Budget { messages: budget.messages - step.deliveries.len(), ..one };
         // Another message behind the one delivered has to wait for it; a search without a message goes on.
         step.more &= step.deliveries.is_empty();
-        popped.add(&mut step, self.clock);
+        popped.add(&mut step, self.time.now());
         self.take_step(group, key, step);
         Ok(())
     }

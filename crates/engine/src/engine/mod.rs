@@ -22,6 +22,7 @@ mod send;
 mod settings;
 mod standing;
 mod tick;
+mod time;
 mod trace;
 mod transactions;
 
@@ -38,7 +39,7 @@ pub use batch::Outcome;
 pub use changes::Change;
 pub use deliver::{AckError, Delivery, Pop, PopError, Popped, READ_AGAIN_AFTER, Start};
 pub use event::Event;
-pub use housekeeping::{Job, JobDone, RetireError, Retired};
+pub use housekeeping::{Contents, Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
 pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};
 pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueueProgress, ResetTo};
@@ -62,6 +63,7 @@ use crate::{
     state::{Effects, State},
 };
 use batch::{Batch, PendingFrame};
+use time::Time;
 
 /// The broker's state machine over one log. One owner; no clock, no threads, no randomness of its own.
 pub struct Engine {
@@ -75,8 +77,11 @@ pub struct Engine {
     pending: VecDeque<PendingFrame>,
     ticket_next: u64,
     applied: Index,
-    /// The latest time the engine has been told. It never goes back.
-    clock: Timestamp,
+    time: Time,
+    /// The owner does not trust its clock: nothing goes because of its age.
+    time_suspicious: bool,
+    /// When a segment last went because of its age.
+    aged_out_at: Option<Timestamp>,
     /// Numbers of receipts made since this start begin here. What was handed out before a crash may have been lost with
     /// it; its receipts must fit nothing that is handed out after.
     receipts_from: u64,
@@ -154,16 +159,6 @@ impl Engine {
     /// Whether [`Engine::take_wakes`] has anything to give.
     pub fn has_wakes(&self) -> bool {
         !self.wakes.queues.is_empty() || !self.wakes.groups.is_empty()
-    }
-
-    /// The clock never goes back, whatever the caller's does: order in a queue is order in time.
-    fn advance(&mut self, now: Timestamp) -> Timestamp {
-        self.clock = self.clock.max(now);
-        if self.receipts_from == 0 {
-            // A million deliveries in each millisecond of the last run would not reach it.
-            self.receipts_from = self.clock.0 << 20;
-        }
-        self.clock
     }
 
     fn ticket(&mut self) -> Ticket {

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use redstart_log::{Error as LogError, Frame, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
 
-use super::{Engine, PassedOver, Wakes, batch::Batch};
+use super::{Engine, PassedOver, Wakes, batch::Batch, time::Time};
 use crate::{
     Config, Timestamp,
     codec::Malformed,
@@ -63,7 +63,9 @@ impl Engine {
             pending: VecDeque::new(),
             ticket_next: 0,
             applied: recovered.checkpoint,
-            clock: Timestamp(0),
+            time: Time::default(),
+            time_suspicious: false,
+            aged_out_at: None,
             receipts_from: 0,
             wakes: Wakes::default(),
             retry_readers: Default::default(),
@@ -89,11 +91,13 @@ impl Engine {
             usage: None,
         };
         engine.check_reach(&recovered)?;
+        let mut last_frame = 0;
         for segment in engine.log.segments() {
-            engine.clock = engine.clock.max(Timestamp(segment.last_timestamp_ms));
+            last_frame = if segment.last_timestamp_ms > 0 { segment.last_timestamp_ms } else { last_frame };
             engine.recover_segment(segment, &mut recovered)?;
         }
         engine.state.timers.restored();
+        engine.time.recovered(Timestamp(last_frame), engine.indexes.newest());
         // Nobody waits before the start.
         let _ = engine.state.raise_progress();
         #[cfg(feature = "planted")]
@@ -161,7 +165,6 @@ impl Engine {
                 registered = true;
             }
             let context = FrameContext { segment: segment.id, timestamp: Timestamp(frame.timestamp_ms) };
-            self.clock = self.clock.max(context.timestamp);
             let scope = if covered { Scope::IndexOnly } else { Scope::Both };
             let mut effects = Effects::default();
             for located in decode_payload(&frame.payload, frame.position) {

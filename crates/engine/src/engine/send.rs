@@ -134,7 +134,8 @@ impl Engine {
             };
             let placement = place(topic, chosen, message, options, &self.config.transactions, now);
             let key = QueueKey { topic: id, queue: chosen };
-            let stored = put_message(&mut self.batch.payload, message, Cause::Send, key, placement, now);
+            let stored =
+                put_message(&mut self.batch.payload, message, Cause::Send, key, placement, self.time.stamp());
             self.propose_stored(Some(ticket), stored);
         }
         Ok(Sent::Proposed(ticket))

@@ -73,6 +73,7 @@ impl Engine {
     pub fn tick_with_room(&mut self, now: Timestamp, room: usize) -> Vec<TransactionCheck> {
         let now = self.advance(now);
         self.rebuild_damaged();
+        self.move_timers();
         if self.burials_again.is_some_and(|at| at <= now) {
             self.burials_again = None;
             self.unpark();
@@ -101,7 +102,10 @@ impl Engine {
         // The next step is taken when the last one is durable; until then nothing can be done about timers.
         let timer = if self.linking { None } else { self.state.timers.next_due() };
         if self.indexes.damaged() > 0 {
-            return Some(self.clock);
+            return Some(self.time.now());
+        }
+        if self.time.has_moves() {
+            return Some(self.time.now());
         }
         let check = self.state.transactions.next_due();
         let check = check.map(|at| self.checks_again.map_or(at, |again| at.max(again)));
@@ -121,7 +125,7 @@ impl Engine {
         }
         let mut links = Vec::with_capacity(due.len());
         for (key, timer) in due {
-            match self.link(key, &timer, now) {
+            match self.link(key, &timer) {
                 Some(link) => links.push(link),
                 // The topic is gone, and its delayed messages with it.
                 None => self.propose(None, Decision::Recall { key }),
@@ -133,10 +137,10 @@ impl Engine {
         }
     }
 
-    fn link(&mut self, key: TimerKey, timer: &Timer, now: Timestamp) -> Option<Link> {
+    fn link(&mut self, key: TimerKey, timer: &Timer) -> Option<Link> {
         let topic = self.state.topics.get_mut(&timer.queue.topic)?;
         let offset = topic.queue_mut(timer.queue.queue).propose();
-        Some(Link { key, queue: timer.queue, offset, entry: timer.entry(now) })
+        Some(Link { key, queue: timer.queue, offset, entry: timer.entry(self.time.stamp()) })
     }
 
     /// Moves messages whose last attempt has failed to the dead-letter topic.
@@ -166,7 +170,7 @@ impl Engine {
             let exhausted = max.is_some_and(|max| attempts + early >= max);
             let attempts = attempts as u16;
             let dead = DeadLetter { group, queue, offset, attempts, reason: "retries exhausted" };
-            match exhausted.then(|| self.dead_letter(None, dead, now)) {
+            match exhausted.then(|| self.dead_letter(None, dead)) {
                 Some(Burial::NeedsTopic(_)) => self.parked.push(chance),
                 Some(Burial::Later) => {
                     self.parked.push(chance);
@@ -178,12 +182,7 @@ impl Engine {
     }
 
     /// Proposes the dead letter of a message.
-    pub(super) fn dead_letter(
-        &mut self,
-        ticket: Option<Ticket>,
-        dead: DeadLetter<'_>,
-        now: Timestamp,
-    ) -> Burial {
+    pub(super) fn dead_letter(&mut self, ticket: Option<Ticket>, dead: DeadLetter<'_>) -> Burial {
         let DeadLetter { group, queue: from, offset, .. } = dead;
         if let Err(burial) = self.dead_letter_topic(group) {
             return burial;
@@ -193,7 +192,7 @@ impl Engine {
             Ok((stored.queue.topic, stored.message.to_message()))
         });
         match read {
-            Ok((home, message)) => self.bury_message(ticket, dead, home, message, now),
+            Ok((home, message)) => self.bury_message(ticket, dead, home, message),
             Err(Unread::Later) => Burial::Later,
             Err(Unread::Lost(proof)) => {
                 self.lose(group, from, offset, proof);
@@ -228,7 +227,6 @@ impl Engine {
         dead: DeadLetter<'_>,
         home: TopicId,
         message: Message,
-        now: Timestamp,
     ) -> Burial {
         let DeadLetter { group, queue: from, offset, .. } = dead;
         let to = match self.dead_letter_topic(group) {
@@ -249,7 +247,7 @@ impl Engine {
         // behind it, and must mean the same when it is read back.
         let held = self.state.progress(group, from).is_some_and(|progress| progress.flight(offset).is_some());
         let cause = Cause::DeadLetter { group, queue: from, offset, held };
-        let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, now);
+        let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, self.time.stamp());
         self.propose_stored(ticket, stored);
         if let Some(progress) = self.state.known_progress_mut(group, from) {
             progress.set_dying(offset, true);
@@ -280,7 +278,7 @@ impl Engine {
             reason: "given up by the consumer",
         };
         let ticket = self.ticket();
-        match self.dead_letter(Some(ticket), dead, now) {
+        match self.dead_letter(Some(ticket), dead) {
             Burial::Proposed => Ok(ticket),
             Burial::NeedsTopic(topic) => Err(ForwardError::NoTopic { topic }),
             Burial::Unreadable => Err(ForwardError::Unreadable),

@@ -130,7 +130,7 @@ impl Engine {
                     Some(topic) => TransactionEnd::Visible {
                         queue,
                         offset: topic.queue_mut(queue.queue).propose(),
-                        entry: half.message.entry(now),
+                        entry: half.message.entry(self.time.stamp()),
                     },
                 }
             }
@@ -229,7 +229,7 @@ impl Engine {
             let new = back.properties.iter().filter(|(name, _)| stored.message.property(name).is_none());
             message.properties.extend(new.cloned());
             let ticket = self.ticket();
-            return match self.bury_message(Some(ticket), dead, home.topic, message, now) {
+            return match self.bury_message(Some(ticket), dead, home.topic, message) {
                 Burial::Proposed => Ok(ticket),
                 Burial::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
                 Burial::Unreadable | Burial::Later => Err(unknown()),

@@ -207,6 +207,20 @@ impl Indexes {
         Ok(())
     }
 
+    /// When the last entry of any queue was stored, as far as entries are kept.
+    pub fn newest(&self) -> Timestamp {
+        let live = self.live.values().filter_map(|live| live.newest);
+        live.chain(self.sealed.values().map(|header| header.newest)).max().unwrap_or_default()
+    }
+
+    /// The runs of a sealed segment, and the times of its first and last entry.
+    pub fn listing(&self, segment: SegmentId) -> Result<(Vec<RunItem>, Timestamp, Timestamp), IndexError> {
+        let Some(header) = self.sealed.get(&segment) else { return Ok(Default::default()) };
+        let bytes = self.read(segment, header.directory())?;
+        let runs = file::decode_directory(&bytes).map_err(|source| self.malformed(segment, source))?;
+        Ok((runs, header.oldest, header.newest))
+    }
+
     pub fn forget(&mut self, segment: SegmentId) {
         self.live.remove(&segment);
         self.sealed.remove(&segment);

@@ -194,6 +194,23 @@ impl Progress {
         self.put_flight(offset, flight);
     }
 
+    /// Gives every flight another time to become visible at. Says whether any has changed.
+    pub fn move_times(&mut self, to: impl Fn(Timestamp) -> Timestamp) -> bool {
+        let mut moved = false;
+        for (offset, flight) in &mut self.flights {
+            let at = to(flight.visible_at);
+            if at == flight.visible_at {
+                continue;
+            }
+            moved = true;
+            if self.due.remove(&(flight.visible_at, *offset)) {
+                self.due.insert((at, *offset));
+            }
+            flight.visible_at = at;
+        }
+        moved
+    }
+
     /// Its dead letter has been proposed (or, with `false`, that was refused): nobody gets it meanwhile.
     pub fn set_dying(&mut self, offset: QueueOffset, dying: bool) {
         let Some(flight) = self.flights.get_mut(&offset) else { return };

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redstart_engine::Loss;
+use redstart_engine::{Loss, Retired};
 
 use super::Condition;
 use crate::statistics::{Histogram, Statistics};
@@ -30,6 +30,9 @@ pub struct Counters {
     passed_over_damaged: AtomicU64,
     passed_over_removed: AtomicU64,
     given_back: AtomicU64,
+    /// Messages of segments that were removed before their time.
+    early_finished: AtomicU64,
+    early_unconsumed: AtomicU64,
     waiting: AtomicUsize,
     started: Instant,
     /// Microseconds from the start to the last checkpoint that was written.
@@ -40,6 +43,14 @@ pub struct Counters {
     frame_bytes: Histogram<10>,
     condition: Condition,
     statistics: Statistics,
+}
+
+/// Messages that went with segments removed before their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovedEarly {
+    pub finished: u64,
+    /// Some group that consumes their topic had not finished them.
+    pub unconsumed: u64,
 }
 
 impl Default for Counters {
@@ -56,6 +67,8 @@ impl Default for Counters {
             passed_over_damaged: AtomicU64::new(0),
             passed_over_removed: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
+            early_finished: AtomicU64::new(0),
+            early_unconsumed: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             checkpointed: AtomicU64::new(0),
@@ -99,9 +112,14 @@ impl Counters {
         self.applied_bytes.fetch_max(end, Ordering::Relaxed);
     }
 
-    pub(super) fn removed(&self, forced: bool) {
-        let count = if forced { &self.removed_forced } else { &self.removed_expired };
+    pub(super) fn removed(&self, retired: &Retired) {
+        let count = if retired.forced { &self.removed_forced } else { &self.removed_expired };
         count.fetch_add(1, Ordering::Relaxed);
+        if let Some(contents) = &retired.contents {
+            let finished = contents.messages.saturating_sub(contents.unconsumed);
+            self.early_finished.fetch_add(finished, Ordering::Relaxed);
+            self.early_unconsumed.fetch_add(contents.unconsumed, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn set_waiting(&self, receives: usize) {
@@ -187,6 +205,14 @@ impl Counters {
     /// Deliveries that went back because their answer did not reach a consumer.
     pub fn deliveries_given_back(&self) -> u64 {
         self.given_back.load(Ordering::Relaxed)
+    }
+
+    /// Messages of segments that were removed before their time because the disk was filling.
+    pub fn removed_early(&self) -> RemovedEarly {
+        RemovedEarly {
+            finished: self.early_finished.load(Ordering::Relaxed),
+            unconsumed: self.early_unconsumed.load(Ordering::Relaxed),
+        }
     }
 
     /// Receives that are held until there is a message.

@@ -1,6 +1,35 @@
 //! What the owner tells the operator's log of. Nothing here happens for every message.
 
-use redstart_engine::{Change, Retention};
+use std::time::Duration;
+
+use redstart_engine::{Change, Retention, Retired, Timestamp};
+
+/// A clock that is behind the log by less is not worth a word.
+const CLOCK_BEHIND_MIN: Duration = Duration::from_secs(10);
+
+/// What became of a segment. One that went before its time is told with what was in it.
+pub(super) fn log_removal(retired: &Retired, kept: usize, disk_percent: Option<u8>) {
+    let segment = retired.segment.0;
+    let Some(contents) = retired.contents.as_ref().filter(|_| retired.forced) else {
+        tracing::info!(segment, forced = retired.forced, kept, disk_percent, "removed a segment");
+        return;
+    };
+    let topics: Vec<String> =
+        contents.topics.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+    tracing::warn!(
+        segment,
+        forced = true,
+        kept,
+        disk_percent,
+        messages = contents.messages,
+        unconsumed = contents.unconsumed,
+        oldest_ms = contents.oldest.0,
+        newest_ms = contents.newest.0,
+        topics = topics.join(", "),
+        other_topics = contents.topics_unnamed,
+        "removed a segment before its time: the disk is filling up"
+    );
+}
 
 pub(super) fn log_change(change: &Change) {
     match change {
@@ -19,13 +48,37 @@ pub(super) fn log_change(change: &Change) {
     }
 }
 
+/// Tells at a start when the clock and the log do not fit together.
+pub(super) fn log_clock(last_frame: Timestamp, now: Timestamp, retention: &Retention) {
+    if last_frame == Timestamp(0) {
+        return;
+    }
+    let (behind, ahead) = (last_frame.since(now), now.since(last_frame));
+    if behind >= CLOCK_BEHIND_MIN {
+        tracing::warn!(
+            behind_s = behind.as_secs(),
+            "the clock is behind the log: it was ahead in the last run, or is wrong now; what waits for a time that the last \
+             run set is brought forward, and messages get the log's time as their store time until the clock has caught up"
+        );
+    } else if ahead > retention.keep {
+        tracing::warn!(
+            ahead_s = ahead.as_secs(),
+            retention_s = retention.keep.as_secs(),
+            "the clock is further ahead of the log than messages are kept: if it is right, the old segments go one every ten \
+             minutes; if it is wrong, stop the broker and set it"
+        );
+    }
+}
+
 /// What the fullness of the volume means for what is stored on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Fullness {
     #[default]
     Room,
-    /// Old segments go before their time.
+    /// What is older than the retention time goes at once.
     Cleaning,
+    /// Old segments go before their time.
+    Forcing,
     /// Nothing new is stored.
     Refusing,
 }
@@ -34,6 +87,7 @@ impl Fullness {
     pub fn of(percent: u8, retention: &Retention) -> Fullness {
         match percent {
             percent if percent >= retention.refuse_percent => Fullness::Refusing,
+            percent if percent >= retention.forced_percent => Fullness::Forcing,
             percent if percent >= retention.early_percent => Fullness::Cleaning,
             _ => Fullness::Room,
         }
@@ -43,6 +97,9 @@ impl Fullness {
         match self {
             Fullness::Room => tracing::info!(percent, "the disk has room again"),
             Fullness::Cleaning => {
+                tracing::warn!(percent, "the disk fills up: only what is older than the retention time goes");
+            }
+            Fullness::Forcing => {
                 tracing::warn!(percent, "the disk fills up: the oldest segments go before their time");
             }
             Fullness::Refusing => tracing::error!(percent, "the disk is full: messages are refused"),
@@ -56,10 +113,11 @@ mod tests {
 
     #[test]
     fn fullness_begins_at_the_limits() {
-        let retention = Retention { early_percent: 75, refuse_percent: 90, ..Retention::default() };
+        let retention =
+            Retention { early_percent: 75, forced_percent: 85, refuse_percent: 90, ..Retention::default() };
         let found: Vec<_> =
-            [0, 74, 75, 89, 90, 100].map(|percent| Fullness::of(percent, &retention)).to_vec();
-        use Fullness::{Cleaning, Refusing, Room};
-        assert_eq!(found, [Room, Room, Cleaning, Cleaning, Refusing, Refusing]);
+            [0, 74, 75, 84, 85, 89, 90, 100].map(|percent| Fullness::of(percent, &retention)).to_vec();
+        use Fullness::{Cleaning, Forcing, Refusing, Room};
+        assert_eq!(found, [Room, Room, Cleaning, Cleaning, Forcing, Forcing, Refusing, Refusing]);
     }
 }

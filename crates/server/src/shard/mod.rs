@@ -44,7 +44,7 @@ use redstart_engine::{Config as EngineConfig, Engine, OffsetGap, OpenError, Reco
 use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recovery, Storage};
 
 pub use bodies::Bodies;
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, ClockStanding, SystemClock};
 pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;
@@ -128,6 +128,7 @@ impl Shard {
     ) -> Result<(Shard, Recovered), StartError> {
         let flusher = log.flusher();
         let (engine, recovered) = Engine::open(log, engine)?;
+        events::log_clock(engine.last_known_time(), clock.now(), &engine.config().retention);
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
         let budget = Arc::new(Budget::new(config.pending_bytes_max));

@@ -56,6 +56,7 @@ impl<'a> Owner<'a> {
                 return Err(Failure::Panicked);
             }
             let now = self.now();
+            self.runtime.set_time_suspicious(self.clock.standing().suspicious);
             self.take_reports(now)?;
             take_requests(&mut self.runtime, &self.incoming, now);
             self.runtime.work(now)?;

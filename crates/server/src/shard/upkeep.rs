@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use redstart_engine::JobDone;
 
-use super::{Failure, Now, events::Fullness, planted::planted, runtime::Runtime};
+use super::{
+    Failure, Now,
+    events::{self, Fullness},
+    planted::planted,
+    runtime::Runtime,
+};
 use crate::throttle::Throttle;
 
 static NO_USAGE: Throttle = Throttle::new();
@@ -18,12 +23,43 @@ const RETIRE_PER_ROUND: usize = 8;
 const CHECKPOINT_SPACING: Duration = Duration::from_millis(50);
 
 impl Runtime {
+    /// Whether the owner's clock may be wrong by much.
+    pub(super) fn set_time_suspicious(&mut self, suspicious: bool) {
+        self.engine.set_time_suspicious(suspicious);
+    }
+
     pub(super) fn housekeep(&mut self, now: Now) {
         self.checkpoint_if_due(now);
         if now.uptime < self.housekeeping_at {
             return;
         }
         self.housekeeping_at = now.uptime + self.config.housekeeping_interval;
+        self.measure_disk();
+        while let Some(job) = self.engine.seal() {
+            self.jobs.push(job);
+        }
+        self.engine.expire_lites(now.time);
+        for _ in 0..RETIRE_PER_ROUND {
+            match self.engine.retire(now.time) {
+                Ok(Some(retired)) => {
+                    let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
+                    events::log_removal(&retired, kept, percent);
+                    self.counters.removed(&retired);
+                    // It may have made room enough: no more than needed goes before its time.
+                    self.measure_disk();
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    if let Some(repeated) = NOT_REMOVED.permit() {
+                        tracing::warn!(%error, repeated, "cannot remove the oldest segment");
+                    }
+                    break;
+                }
+            }
+        }
+    }
+
+    fn measure_disk(&mut self) {
         match self.engine.log().usage() {
             Ok(usage) => {
                 self.engine.set_usage(usage);
@@ -33,27 +69,6 @@ impl Runtime {
             Err(error) => {
                 if let Some(repeated) = NO_USAGE.permit() {
                     tracing::warn!(%error, repeated, "cannot tell how full the disk is");
-                }
-            }
-        }
-        while let Some(job) = self.engine.seal() {
-            self.jobs.push(job);
-        }
-        self.engine.expire_lites(now.time);
-        for _ in 0..RETIRE_PER_ROUND {
-            match self.engine.retire(now.time) {
-                Ok(Some(retired)) => {
-                    let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
-                    let (segment, forced) = (retired.segment.0, retired.forced);
-                    tracing::info!(segment, forced, kept, disk_percent = percent, "removed a segment");
-                    self.counters.removed(retired.forced);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    if let Some(repeated) = NOT_REMOVED.permit() {
-                        tracing::warn!(%error, repeated, "cannot remove the oldest segment");
-                    }
-                    break;
                 }
             }
         }

@@ -70,7 +70,7 @@ impl World {
 
     /// Says that the volume is nearly full, for a while.
     pub fn fill_disk(&mut self) -> Checked {
-        self.engine().set_usage(Usage { total: 100, free: 20 });
+        self.engine().set_usage(Usage { total: 100, free: 14 });
         self.say("the disk is filling");
         for _ in 0..3 {
             self.retire()?;

@@ -159,6 +159,8 @@ families! {
         "Deliveries that went back to their queue because their answer did not reach the consumer, or was full";
     PASSED_OVER: Own Counter "redstart_messages_passed_over_total" ["reason"]
         "Messages that a group did not get because they are lost, by reason: damaged or removed";
+    REMOVED_EARLY: Own Counter "redstart_messages_removed_early_total" ["state"]
+        "Messages of segments that went before their time, by state: unconsumed for those that some group had not finished";
     LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";
     LOG_SEGMENTS: Own Gauge "redstart_log_segments" [] "Segments of the log";
     DISK_SIZE: Own Gauge "redstart_disk_size_bytes" [] "Size of the volume that holds the data";
@@ -176,6 +178,10 @@ families! {
         "Time for which the shard was kept by the last survey, in slices of half a millisecond";
     SERIES_LEFT_OUT: Own Gauge "redstart_subscriptions_left_out" []
         "Pairs of a group and a topic that no metric tells of, because there are too many";
+    CLOCK_AHEAD: Own Gauge "redstart_wall_clock_ahead_seconds" []
+        "How far the machine's clock is ahead of the broker's time, which follows it by at most three minutes an hour";
+    CLOCK_SUSPICIOUS: Own Gauge "redstart_clock_suspicious" []
+        "1 while the two are more than five minutes apart: nothing is removed because of its age";
     BUILD_INFO: Own Gauge "redstart_build_info" ["version"] "1, with the version of the broker";
     UPTIME: Own Gauge "redstart_uptime_seconds" [] "Time since the shard was opened";
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::{Sources, catalogue, catalogue::Family, survey::Survey, text::Text, traffic::STORAGE};
-use crate::shard::Counters;
+use crate::shard::{Clock, Counters, SystemClock};
 
 /// 4 to read, 2 to write.
 const READ_AND_WRITE: u8 = 6;
@@ -69,6 +69,13 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     text.family(catalogue::SEGMENTS_REMOVED).put(&["expired"], expired).put(&["disk_full"], forced);
     text.family(catalogue::READ_ERRORS).put(&[], counters.read_errors());
     text.family(catalogue::GIVEN_BACK).put(&[], counters.deliveries_given_back());
+    let lost = counters.removed_early();
+    text.family(catalogue::REMOVED_EARLY)
+        .put(&["finished"], lost.finished)
+        .put(&["unconsumed"], lost.unconsumed);
+    let clock = SystemClock.standing();
+    text.family(catalogue::CLOCK_AHEAD).put(&[], clock.wall_ahead_ms as f64 / 1_000.0);
+    text.family(catalogue::CLOCK_SUSPICIOUS).put(&[], u8::from(clock.suspicious));
 }
 
 fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {

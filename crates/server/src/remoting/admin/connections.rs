@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use redstart_engine::TopicName;
@@ -13,6 +13,8 @@ use redstart_wire::remoting::{
     },
     code,
 };
+
+use crate::shard::{Clock, SystemClock};
 
 use crate::remoting::{
     elsewhere::{OtherClient, OtherSubscription, Role, Takes},
@@ -136,7 +138,7 @@ pub(crate) fn producer_connections(request: &Request) -> Result<Answer, Refusal>
 }
 
 pub(crate) fn all_producers(request: &Request) -> Result<Answer, Refusal> {
-    let (now, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let (now, clock) = (Instant::now(), Duration::from_millis(SystemClock.now().0));
     let seen = |silent| clock.saturating_sub(silent).as_millis() as i64;
     let mut data: BTreeMap<String, Vec<ProducerInfo>> = BTreeMap::new();
     for (group, members) in request.context.members.all_producers() {

@@ -136,10 +136,10 @@ impl Service {
             .ask(move |engine, _| {
                 if let Some(group) = &group {
                     for topic in &topics {
-                        if let Err(error) = engine.join(group, topic, Start::Latest) {
-                            if let Some(repeated) = NO_PLACE.permit() {
-                                tracing::error!(%error, %topic, repeated, "a group cannot find its place");
-                            }
+                        if let Err(error) = engine.join(group, topic, Start::Latest)
+                            && let Some(repeated) = NO_PLACE.permit()
+                        {
+                            tracing::error!(%error, %topic, repeated, "a group cannot find its place");
                         }
                     }
                 }

@@ -27,10 +27,10 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     check(request, &topic).await?;
     let pushed = push(request, &header).await;
     let stored = store(request, &header, topic).await;
-    if let Err(refusal) = &stored {
-        if let Some(repeated) = NOT_STORED.permit() {
-            tracing::warn!(remark = text::shown(&refusal.remark), repeated, "a reply was not stored");
-        }
+    if let Err(refusal) = &stored
+        && let Some(repeated) = NOT_STORED.permit()
+    {
+        tracing::warn!(remark = text::shown(&refusal.remark), repeated, "a reply was not stored");
     }
     pushed?;
     Ok(match stored {

@@ -119,11 +119,11 @@ fn flush(flusher: &dyn Flusher, counters: &Counters) -> Report {
     if committed.is_ok() {
         counters.flush_took(took, covered);
     }
-    if took >= STALL {
-        if let Some(repeated) = SLOW.permit() {
-            let millis = took.as_millis() as u64;
-            tracing::warn!(millis, repeated, "a flush took long: the disk is slow or busy");
-        }
+    if took >= STALL
+        && let Some(repeated) = SLOW.permit()
+    {
+        let millis = took.as_millis() as u64;
+        tracing::warn!(millis, repeated, "a flush took long: the disk is slow or busy");
     }
     Report { committed, took }
 }

@@ -91,10 +91,10 @@ impl Runtime {
         };
         let changed = self.lites.change(change, self.config.lite_subscriptions_max)?;
         for topic in &changed.added {
-            if let Err(error) = self.engine.join_lite(&group, *topic, offset) {
-                if let Some(repeated) = NO_PLACE.permit() {
-                    tracing::error!(%error, %group, repeated, "a group cannot find its place in a lite topic");
-                }
+            if let Err(error) = self.engine.join_lite(&group, *topic, offset)
+                && let Some(repeated) = NO_PLACE.permit()
+            {
+                tracing::error!(%error, %group, repeated, "a group cannot find its place in a lite topic");
             }
         }
         if !changed.added.is_empty() {

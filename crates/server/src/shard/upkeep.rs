@@ -105,10 +105,10 @@ impl Runtime {
         if let JobDone::CheckpointSaved { result: Ok(()), .. } = &done {
             self.counters.checkpointed(now.uptime);
         }
-        if let Err(error) = self.engine.job_done(done) {
-            if let Some(repeated) = NOT_WRITTEN.permit() {
-                tracing::warn!(%error, repeated, "an index or checkpoint could not be written");
-            }
+        if let Err(error) = self.engine.job_done(done)
+            && let Some(repeated) = NOT_WRITTEN.permit()
+        {
+            tracing::warn!(%error, repeated, "an index or checkpoint could not be written");
         }
     }
 

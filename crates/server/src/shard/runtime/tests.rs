@@ -191,7 +191,7 @@ fn a_search_that_the_disk_holds_up_is_tried_after_pauses_and_ends_at_its_deadlin
     bench.run_for(20 * MS);
     assert!(is_answered(&mut reply), "its time is over");
     // When the disk reads again, what was not decided is delivered.
-    let reply = bench.handle.pop(PopRequest { filter: filter.clone(), ..pop(wait) }).unwrap();
+    let reply = bench.handle.pop(PopRequest { filter, ..pop(wait) }).unwrap();
     bench.run_for(100 * MS);
     bench.disk.fail_reads(false);
     bench.run_for(600 * MS);

@@ -161,6 +161,7 @@ async fn serve(
         auto_create_topics: config.auto_create_topics,
         delay_levels: config.message_delay_levels.clone(),
         foreign_brokers: config.foreign_brokers,
+        check_types: config.remoting_check_types,
         resources: resources.clone(),
     };
     let remoting = Remoting::bind(remoting_config, shard.handle(), &config.data_dir)

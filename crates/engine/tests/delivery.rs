@@ -389,16 +389,35 @@ fn a_receipt_is_found_by_the_end_of_its_delivery_and_not_by_that_of_another() {
 }
 
 #[test]
-fn a_client_without_types_may_send_anything_to_a_normal_topic_and_only_there() {
-    let mut broker = broker(MessageType::Normal, GroupConfig::default());
+fn a_client_without_types_may_send_anything_to_any_topic_but_a_lite_one() {
+    let mut broker = broker(MessageType::Normal, GroupConfig::ordered());
     broker.create_topic("f", one_queue(MessageType::Fifo));
+    broker.create_topic("l", one_queue(MessageType::Lite));
     let untyped = SendOptions { untyped: true, ..SendOptions::default() };
-    assert!(broker.send_with("t", in_group("a", "x"), untyped).is_ok());
-    assert!(broker.send_with("f", in_group("b", "x"), untyped).is_ok());
-    for (to, message, options) in
-        [("t", in_group("c", "x"), SendOptions::default()), ("f", message("d"), untyped)]
-    {
-        let refused = broker.send_with(to, message, options);
-        assert!(matches!(refused, Err(SendError::TypeMismatch { .. })), "{refused:?}");
+    for (to, message, options, taken) in [
+        ("t", in_group("a", "x"), untyped, true),
+        ("f", in_group("b", "x"), untyped, true),
+        ("l", message("c"), untyped, false),
+        ("t", in_group("d", "x"), SendOptions::default(), false),
+        ("f", message("e"), SendOptions::default(), false),
+    ] {
+        match broker.send_with(to, message, options) {
+            Ok(_) => assert!(taken, "{to}"),
+            Err(error) => assert!(!taken && matches!(error, SendError::TypeMismatch { .. }), "{to}: {error}"),
+        }
     }
+}
+
+#[test]
+fn what_is_sent_without_a_group_to_a_fifo_topic_is_ordered_by_its_queue() {
+    let mut broker = broker(MessageType::Fifo, GroupConfig::ordered());
+    let untyped = SendOptions { untyped: true, ..SendOptions::default() };
+    broker.pop("g", "t", 1, secs(10));
+    for id in ["a", "b"] {
+        broker.send_with("t", message(id), untyped).expect("stored");
+    }
+    let first = broker.pop("g", "t", 1, secs(10)).remove(0);
+    assert!(broker.pop("g", "t", 1, secs(10)).is_empty(), "the queue is held by its first message");
+    broker.ack(&first);
+    assert_eq!(broker.pop("g", "t", 1, secs(10)).len(), 1);
 }

@@ -174,22 +174,25 @@ async fn compressed_bodies_are_handed_on_untouched() {
 }
 
 #[tokio::test]
-async fn types_are_checked_except_that_a_normal_topic_takes_everything() {
-    let broker = Broker::start().await;
-    let mut client = broker.with_topic("plain", 1).await;
-    create_topic(&mut client, "fifo", 1, "+message.type=FIFO").await;
-    create_topic(&mut client, "normal", 1, "+message.type=NORMAL").await;
-    let delayed = [("DELAY", "1")];
-    let ordered = [("__SHARDINGKEY", "g")];
-    for (topic, properties, expected) in [
-        ("plain", &delayed[..], code::SUCCESS),
-        ("plain", &ordered, code::SUCCESS),
-        ("normal", &delayed, code::SUCCESS),
-        ("normal", &[], code::SUCCESS),
-        ("fifo", &ordered, code::SUCCESS),
-        ("fifo", &[], code::MESSAGE_ILLEGAL),
-    ] {
-        assert_eq!(send(&mut client, topic, properties).await.code, expected, "{topic} {properties:?}");
+async fn types_are_not_checked_unless_a_setting_says_so() {
+    let kinds = ["NORMAL", "FIFO", "DELAY", "TRANSACTION"];
+    let fitting: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("__SHARDINGKEY", "g")],
+        &[("DELAY", "1")],
+        &[("TRAN_MSG", "true"), ("PGROUP", "p"), ("UNIQ_KEY", "0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A")],
+    ];
+    for check in [false, true] {
+        let broker = Broker::start_with(|config, _| config.check_types = check).await;
+        let mut client = broker.client().await;
+        for (n, kind) in kinds.iter().enumerate() {
+            create_topic(&mut client, kind, 1, &format!("+message.type={kind}")).await;
+            for (m, properties) in fitting.iter().enumerate() {
+                let expected = if check && n != m { code::MESSAGE_ILLEGAL } else { code::SUCCESS };
+                let answer = send(&mut client, kind, properties).await;
+                assert_eq!(answer.code, expected, "{check} {kind} {properties:?} {:?}", answer.remark);
+            }
+        }
     }
 }
 

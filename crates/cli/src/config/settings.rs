@@ -134,6 +134,8 @@ settings! {
     auto_create_groups: bool = "true", kind::TRUTH, "autoCreateSubscriptionGroup" as Same;
     /// Let other brokers register with the name service; any peer that reaches its port can then add addresses to routes.
     foreign_brokers: bool = "false", kind::TRUTH;
+    /// Refuse what 4.x clients send to a topic of another message type, as for 5.x clients.
+    remoting_check_types: bool = "false", kind::TRUTH;
     /// Delays of the delay levels of 4.x clients.
     message_delay_levels: Vec<Duration> = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         kind::DELAYS, "messageDelayLevel" as Same;

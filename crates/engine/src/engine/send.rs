@@ -20,8 +20,8 @@ pub struct SendOptions {
     pub queue: Option<QueueId>,
     /// Store a half message, to be asked about after this time (or the default) when its producer is silent.
     pub half: Option<Half>,
-    /// The client knows nothing of message types, and NORMAL is what topics are whose makers knew nothing of them either:
-    /// such a topic takes everything from it.
+    /// The client's protocol has no message types: every topic takes what it sends, but for LITE ones, whose messages name a
+    /// lite topic. A message without a group is ordered by its queue.
     pub untyped: bool,
 }
 
@@ -183,7 +183,7 @@ impl Engine {
             message.validate(limits, now)?;
             let found = message.message_type(options.half.is_some());
             let expected = topic.config.message_type;
-            let anything = options.untyped && expected == MessageType::Normal;
+            let anything = options.untyped && expected != MessageType::Lite;
             if self.config.check_message_type && !anything && !expected.takes(found) {
                 return Err(SendError::TypeMismatch { topic: name.clone(), expected, found });
             }

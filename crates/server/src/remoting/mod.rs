@@ -112,6 +112,8 @@ pub struct Config {
     pub delay_levels: Vec<Duration>,
     /// Let other brokers register with the name service. Their addresses go into the routes of every client.
     pub foreign_brokers: bool,
+    /// Refuse messages whose type is not their topic's, as gRPC does. 4.x clients know no types.
+    pub check_types: bool,
     /// What it shares with the other ports.
     pub resources: Resources,
 }

@@ -101,6 +101,6 @@ async fn store(
 ) -> Result<Vec<SendReceipt>, Refusal> {
     let message = send::accept(request, header)?.message;
     let queue = u32::try_from(header.queue_id).ok().map(QueueId);
-    let options = SendOptions { queue, half: None, untyped: true };
+    let options = SendOptions { queue, half: None, untyped: !request.context.config.check_types };
     Ok(request.context.shard.send(topic, vec![message], options)?.await??)
 }

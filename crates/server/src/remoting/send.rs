@@ -43,7 +43,7 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     let options = SendOptions {
         queue: u32::try_from(header.queue_id).ok().map(QueueId),
         half: first.half,
-        untyped: true,
+        untyped: !request.context.config.check_types,
     };
     let (id, timed) = (first.message.id.clone(), first.timed);
     let receipts = store(request, &header, &topic, accepted, options).await?;

@@ -57,6 +57,7 @@ impl Broker {
             auto_create_groups: true,
             auto_create_topics: false,
             foreign_brokers: false,
+            check_types: false,
             delay_levels: EngineConfig::default().delay_levels,
             resources: redstart_server::Resources::default(),
         };

@@ -71,6 +71,7 @@ impl Broker {
             auto_create_topics: false,
             delay_levels: EngineConfig::default().delay_levels,
             foreign_brokers: false,
+            check_types: false,
             resources: Resources::default(),
         };
         // However full the disk is that the test runs on, nothing is removed or refused for that.

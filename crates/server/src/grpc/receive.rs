@@ -56,25 +56,15 @@ impl Service {
         let until = Instant::now() + invisible;
         let handover = Arc::new(Mutex::new(Handover::new(&self.returns, &popped)));
         let deliveries = within(popped.deliveries, ANSWER_BYTES_MAX, &handover).into_iter();
-        let mut messages =
+        if deliveries.len() == 0 {
+            return refused(&nothing());
+        }
+        let messages =
             Messages { service: self.clone(), deliveries, topic, invisible, handover: handover.clone() };
-        // The status comes first and depends on whether there is a message at all.
-        let first = match messages.next().await {
-            Ok(Some(first)) => first,
-            Ok(None) => return refused(&Refusal::new(Code::MessageNotFound, "no new message")),
-            Err(error) => {
-                let why = format!("the next message cannot be read now, try again: {error}");
-                return refused(&Refusal::new(Code::InternalServerError, why));
-            }
-        };
         let renew = auto_renew.then(|| Renew { renewal: self.renewal.clone(), client, until });
-        let begin = stream::iter([Content::Status(ok()), first]);
-        let rest = stream::unfold(messages, |mut messages| async {
-            // A failed read ends the answer; what was read before it is delivered.
-            let message = messages.next().await.ok().flatten()?;
-            Some((message, messages))
-        });
-        Received { frames: frames(begin.chain(rest)), deliveries: Some(Deliveries { handover, renew }) }
+        // Nothing is read before the answer is written: an answer that waits for its place must not hold bodies.
+        let contents = stream::once(messages.contents()).flatten();
+        Received { frames: frames(contents), deliveries: Some(Deliveries { handover, renew }) }
     }
 
     async fn pop(
@@ -161,6 +151,26 @@ struct Messages {
 }
 
 impl Messages {
+    /// The status, which depends on whether there is a message that can be read, and the messages.
+    async fn contents(mut self) -> impl Stream<Item = Content> + Send {
+        let (begin, rest) = match self.next().await {
+            Ok(Some(first)) => (vec![Content::Status(ok()), first], Some(self)),
+            Ok(None) => (vec![Content::Status(nothing().status())], None),
+            Err(error) => {
+                let why = format!("the next message cannot be read now, try again: {error}");
+                let refusal = Refusal::new(Code::InternalServerError, why);
+                (vec![Content::Status(refusal.status())], None)
+            }
+        };
+        let rest = stream::unfold(rest, |messages| async {
+            let mut messages = messages?;
+            // A failed read ends the answer; what was read before it is delivered.
+            let message = messages.next().await.ok().flatten()?;
+            Some((message, Some(messages)))
+        });
+        stream::iter(begin).chain(rest)
+    }
+
     /// The next message. One that is proven to be lost is passed over. A read that failed says nothing about the message:
     /// it and those behind it go back.
     async fn next(&mut self) -> Result<Option<Content>, FetchError> {
@@ -244,6 +254,10 @@ pub(super) fn filter(expression: Option<&FilterExpression>) -> Result<Filter, Re
         }
     };
     filter.map_err(|error| Refusal::new(Code::IllegalFilterExpression, error.to_string()))
+}
+
+fn nothing() -> Refusal {
+    Refusal::new(Code::MessageNotFound, "no new message")
 }
 
 pub(super) fn refused(refusal: &Refusal) -> Received {

@@ -103,7 +103,7 @@ async fn groups_come_in_lists_and_pages_and_go() {
     }
     let all = client.ok(code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG, &[]).await;
     assert_eq!(all.field("totalGroupNum"), Some("1"));
-    let broken = client.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, r#"{"groupName":5}"#).await;
+    let broken = client.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, r#"{"groupName":["a"]}"#).await;
     assert_eq!(broken.code, code::INVALID_PARAMETER);
     let many = r#"{"groupName":"c","retryMaxTimes":100000}"#;
     let many = client.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, many).await;

@@ -48,10 +48,10 @@ fn a_seed_gives_the_same_run_to_the_byte() {
 
 #[test]
 fn the_runs_get_to_where_it_hurts() {
-    let runs: Vec<_> = (0..60).filter_map(|seed| run(seed, Settings::default()).ok()).collect();
+    let runs: Vec<_> = (0..120).filter_map(|seed| run(seed, Settings::default()).ok()).collect();
     let total = |of: fn(&redstart_sim::Summary) -> u64| runs.iter().map(of).sum::<u64>();
-    assert!(total(|summary| summary.messages as u64) > 5_000);
-    assert!(total(|summary| summary.deliveries) > 5_000);
-    assert!(total(|summary| summary.restarts) > 600);
+    assert!(total(|summary| summary.messages as u64) > 10_000);
+    assert!(total(|summary| summary.deliveries) > 10_000);
+    assert!(total(|summary| summary.restarts) > 1_200);
     assert!(total(|summary| summary.segments_removed) > 30);
 }

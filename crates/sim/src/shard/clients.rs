@@ -394,7 +394,7 @@ impl ShardWorld {
         match answer {
             Ok(Ok(())) => {
                 self.model.messages[number].end =
-                    Some(if end.commit { End::Committed } else { End::RolledBack })
+                    Some(if end.commit { End::Committed } else { End::RolledBack });
             }
             Ok(Err(ChangeError::Refused(_))) => {
                 // What was handed over and not looked at counts, too.

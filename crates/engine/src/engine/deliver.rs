@@ -8,7 +8,7 @@ use crate::{
     TopicName,
     filter::Verdict,
     index::{Chunk, IndexError, Indexes},
-    pop::{Budget, FlightState, Part, Passes, Rules, Source, in_delivery_order, select},
+    pop::{Budget, FlightState, Part, Passes, Progress, Rules, Source, in_delivery_order, select},
     queue::Queue,
     record::{AckReason, Fact, FetchError, Fetched, PopFact, Proof, fetch},
     topic::MessageType,
@@ -165,7 +165,7 @@ impl Engine {
             return Err(error);
         }
         self.bury(now);
-        popped.next_visible = self.next_visible(group, topic);
+        popped.next_visible = self.next_visible(group, topic, now);
         Ok(popped)
     }
 
@@ -405,9 +405,10 @@ impl Engine {
         Ok(step)
     }
 
-    pub(super) fn next_visible(&self, group: GroupId, topic: TopicId) -> Option<Timestamp> {
+    pub(super) fn next_visible(&self, group: GroupId, topic: TopicId, now: Timestamp) -> Option<Timestamp> {
         let subscription = self.state.subscriptions.get(&(group, topic))?;
-        subscription.queues.iter().filter_map(|progress| progress.next_visible()).min()
+        let after = |progress: &Progress| progress.next_visible_after(now);
+        subscription.queues.iter().filter_map(after).min()
     }
 
     /// The message is consumed. An ack that comes twice is as good as once.

@@ -197,7 +197,7 @@ impl Engine {
         let key = QueueKey { topic: lite, queue: QUEUE };
         let rules = self.rules(pop, group, lite, self.time.now());
         if !self.prepare(group, key, rules.ordered) || !self.is_open(group, key, rules) {
-            popped.next_visible = earliest(popped.next_visible, self.next_visible(group, lite));
+            popped.next_visible = earliest(popped.next_visible, self.next_visible(group, lite, rules.now));
             return Ok(());
         }
         let mut one = Budget { messages: 1, ..*budget };

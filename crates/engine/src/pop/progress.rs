@@ -102,6 +102,12 @@ impl Progress {
         self.due.range(..=(now, QueueOffset(u64::MAX))).map(|(_, offset)| *offset)
     }
 
+    /// When something becomes visible after `now`. What is visible already and was not delivered waits for something else.
+    pub fn next_visible_after(&self, now: Timestamp) -> Option<Timestamp> {
+        self.due.range((now, QueueOffset(u64::MAX))..).map(|(at, _)| *at).find(|at| *at > now)
+    }
+
+    #[cfg(test)]
     pub fn next_visible(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
     }

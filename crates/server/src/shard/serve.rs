@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redstart_engine::{Popped, PullStatus, QueueKey, Receipt};
+use redstart_engine::{GroupId, Popped, PullStatus, QueueKey, Receipt, TopicId};
 use rustc_hash::FxHashSet;
 
 use super::{
@@ -190,7 +190,30 @@ impl Runtime {
         unfinished.sort_unstable();
         unfinished.dedup();
         for id in due.into_iter().chain(unfinished) {
-            self.retry(id, now);
+            let line = self.line_watched_by(id);
+            if let (Some((group, topic)), Retried::Served | Retried::Gone) = (line, self.retry(id, now)) {
+                self.serve_line(group, topic, now);
+            }
+        }
+    }
+
+    /// The line whose next visible message this pop waits for. Only the first in a line that found nothing does; when it
+    /// goes, the next has to look.
+    fn line_watched_by(&self, id: WaiterId) -> Option<(GroupId, TopicId)> {
+        match self.waiting.get(id)? {
+            Waiter::Pop { group, topic, .. } if self.waiting.look_of(id)?.visible.is_some() => {
+                Some((*group, *topic))
+            }
+            _ => None,
+        }
+    }
+
+    fn serve_line(&mut self, group: GroupId, topic: TopicId, now: Now) {
+        for id in self.waiting.line(group, topic) {
+            // A pop over all queues that finds nothing leaves nothing for those behind it.
+            if let Retried::Nothing = self.retry(id, now) {
+                break;
+            }
         }
     }
 
@@ -211,12 +234,7 @@ impl Runtime {
         }
         for (group, topic) in groups {
             self.wake_lites(topic, now);
-            for id in self.waiting.line(group, topic) {
-                // A pop over all queues that finds nothing leaves nothing for those behind it.
-                if let Retried::Nothing = self.retry(id, now) {
-                    break;
-                }
-            }
+            self.serve_line(group, topic, now);
         }
     }
 

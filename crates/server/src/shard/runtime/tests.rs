@@ -175,6 +175,46 @@ fn a_message_given_back_by_a_receiver_that_left_goes_to_the_next_that_waits() {
 }
 
 #[test]
+fn a_receive_that_waits_behind_others_gets_what_becomes_visible_after_they_were_served() {
+    let mut bench = Bench::normal();
+    let asked = || PopRequest { invisible: Duration::from_secs(1), ..pop(Duration::from_secs(60)) };
+    let mut waits: Vec<_> = (0..4).map(|_| bench.handle.pop(asked()).unwrap()).collect();
+    bench.settle();
+    bench.send(message("a")).unwrap();
+    // Nobody acks: each second the message goes to the next.
+    for served in 1..=4 {
+        waits.retain_mut(|reply| !is_answered(reply));
+        assert_eq!(waits.len(), 4 - served);
+        bench.run_for(Duration::from_millis(1_010));
+    }
+}
+
+#[test]
+fn what_is_held_back_does_not_hide_what_becomes_visible_later() {
+    let mut bench = Bench::new(EngineConfig::default(), Config::default(), MessageType::Fifo, 16);
+    for (id, group) in [("x1", "x"), ("x2", "x"), ("y1", "y")] {
+        bench.send(Message { group: Some(group.to_owned()), ..message(id) }).unwrap();
+    }
+    let in_order = || PopRequest { in_order: true, ..pop(Duration::from_secs(20)) };
+    let reply = bench.handle.pop(in_order()).unwrap();
+    let got: Vec<Receipt> = bench.get(reply).unwrap().deliveries.iter().map(|one| one.receipt).collect();
+    assert_eq!(got.len(), 3);
+    // The second of a message group has to wait for the first, however early its time is out.
+    for (receipt, secs) in [(got[1], 1), (got[2], 5)] {
+        let delay = Duration::from_secs(secs);
+        let reply =
+            bench.handle.ask(move |engine, now| engine.change_invisible(receipt, delay, now)).unwrap();
+        bench.get(reply).unwrap();
+    }
+    bench.run_for(Duration::from_secs(2));
+    let mut waits = bench.handle.pop(in_order()).unwrap();
+    bench.run_for(Duration::from_secs(2));
+    assert!(!is_answered(&mut waits));
+    bench.run_for(Duration::from_secs(2));
+    assert!(is_answered(&mut waits));
+}
+
+#[test]
 fn a_search_that_the_disk_holds_up_is_tried_after_pauses_and_ends_at_its_deadline() {
     let mut bench = Bench::normal();
     let mut red = message("a");

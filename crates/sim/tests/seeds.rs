@@ -3,7 +3,7 @@
 use redstart_sim::{Settings, run, run_many};
 
 const SEEDS: u64 = 500;
-const SHARD_SEEDS: u64 = 12;
+const SHARD_SEEDS: u64 = 500;
 
 #[test]
 fn every_promise_holds_over_many_seeds() {
@@ -37,7 +37,7 @@ fn every_promise_of_the_shard_holds_over_many_seeds() {
 
 #[test]
 fn a_seed_gives_the_same_run_to_the_byte() {
-    for (seed, settings) in (0..12).flat_map(|seed| [(seed, Settings::default()), (seed, Settings::shard())])
+    for (seed, settings) in (0..20).flat_map(|seed| [(seed, Settings::default()), (seed, Settings::shard())])
     {
         let [first, second] = [run(seed, settings), run(seed, settings)];
         let [first, second] =

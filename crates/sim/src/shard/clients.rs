@@ -90,6 +90,12 @@ impl Clients {
             && self.questions.is_empty()
     }
 
+    /// Requests may have waited so long before they were taken.
+    pub fn put_off(&mut self, time: Duration) {
+        self.pops.iter_mut().for_each(|pop| pop.deadline += time);
+        self.pulls.iter_mut().for_each(|pull| pull.deadline += time);
+    }
+
     /// The shard sleeps and no flush is under way: nothing may be overdue.
     pub fn check_answered(&self, now: Now) -> Checked {
         let late = |deadline: Duration| now.uptime > deadline + LATE_MAX;
@@ -393,8 +399,8 @@ impl ShardWorld {
         let number = end.number;
         match answer {
             Ok(Ok(())) => {
-                self.model.messages[number].end =
-                    Some(if end.commit { End::Committed } else { End::RolledBack });
+                let how = if end.commit { End::Committed } else { End::RolledBack };
+                self.model.messages[number].end = Some(how);
             }
             Ok(Err(ChangeError::Refused(_))) => {
                 // What was handed over and not looked at counts, too.

@@ -56,6 +56,7 @@ enum Flushing {
     Idle,
     /// Ends at this time. `result` is set if it took effect when it began.
     Running {
+        began: Duration,
         until: Duration,
         result: Option<Result<Index, LogError>>,
         again: bool,
@@ -281,7 +282,8 @@ impl ShardWorld {
                 let early = took > 0 && self.rng.one_in(2);
                 let result = early.then(|| self.shard().flusher().flush());
                 let until = self.now.uptime + Duration::from_millis(took);
-                self.flushing = Flushing::Running { until, result, again: false };
+                let began = self.now.uptime;
+                self.flushing = Flushing::Running { began, until, result, again: false };
             }
         }
     }
@@ -292,7 +294,7 @@ impl ShardWorld {
         while let Flushing::Running { until, .. } = &self.flushing
             && *until <= now.uptime
         {
-            let Flushing::Running { result, again, .. } =
+            let Flushing::Running { began, result, again, .. } =
                 std::mem::replace(&mut self.flushing, Flushing::Idle)
             else {
                 break;
@@ -300,6 +302,8 @@ impl ShardWorld {
             let flusher = self.shard().flusher();
             let committed = result.unwrap_or_else(|| flusher.flush());
             self.shard().flushed(committed, now)?;
+            // A receive begins to wait when it is taken, and that may be after a flush which a checkpoint waited for.
+            self.clients.put_off(now.uptime - began);
             if again {
                 self.order_flush();
             }

@@ -557,8 +557,9 @@ pub(crate) fn create_segment(
         Ok(file)
     };
     create().map_err(|err| {
-        // What cannot be removed now is overwritten by the next try, or removed on open.
-        let _ = storage.remove(&name);
+        // Removed for good before another segment is begun, which may have another base: an open takes only the newest file
+        // for one whose creation was not finished. What cannot be removed now is overwritten by the next try.
+        let _ = storage.remove(&name).and_then(|()| storage.sync_dir());
         io_error(format!("creating {name}"), err)
     })
 }

@@ -125,6 +125,26 @@ fn part_of_a_frame_that_a_full_disk_left_does_not_matter() {
 }
 
 #[test]
+fn segment_that_a_full_disk_refused_does_not_come_back() {
+    for seed in 0..40 {
+        let disk = SimStorage::new(seed);
+        let (mut log, _) = open(&disk).unwrap();
+        fill(&mut log, 2);
+        // No room for another segment; what is smaller still fits into this one, so that the next begins elsewhere.
+        disk.no_space_after(Some(0));
+        let large = vec![1; 3000];
+        let refused = (0..10).find_map(|_| log.append(1, &large).err());
+        assert!(matches!(refused, Some(Error::NoSpace(_))), "{refused:?}");
+        disk.no_space_after(None);
+        log.append(1, b"small").unwrap();
+        fill(&mut log, 8);
+        let last = log.appended();
+        let (after, _) = open(&disk.crash(seed)).unwrap();
+        assert_eq!(after.appended(), last);
+    }
+}
+
+#[test]
 fn log_on_a_full_disk_opens_and_can_be_cleaned() {
     let (disk, segments) = filled(30);
     let used: u64 = segments.iter().map(|segment| segment.end.0 - segment.id.0 + 64).sum();

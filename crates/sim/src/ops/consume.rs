@@ -79,6 +79,9 @@ impl World {
         // A group begins at the first message of a lite topic, which has one queue.
         let of_lite = Ask { queue: None, start: Start::Earliest, ..ask.clone() };
         let ask = if topic.name.is_lite() { &of_lite } else { ask };
+        if let Some(limits) = self.model.groups.get_mut(&group.id) {
+            limits.ever_ordered |= ask.in_order;
+        }
         let name = public_name(&topic.name);
         let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
         let (now, filter) = (self.now, ask.filter.filter());

@@ -209,11 +209,12 @@ impl Harness {
         Ok(if outcomes.is_empty() { Next::Go } else { Next::Stop })
     }
 
-    /// Whoever waits is told of the next retry in time.
+    /// A pop that waits is told of the next retry in time. What is visible already and was not delivered waits for something else.
     fn check_next_visible(&self, group: usize, topic: usize, found: Option<Timestamp>) -> Check {
         let queues = &self.reference.subscriptions[&(group, topic)].queues;
         let flights = queues.iter().flatten().flat_map(|standing| standing.flights());
-        let next = flights.filter(|(_, flight)| !flight.dying).map(|(_, flight)| flight.visible_at).min();
+        let times = flights.filter(|(_, flight)| !flight.dying).map(|(_, flight)| flight.visible_at);
+        let next = times.filter(|at| *at > self.reference.now).min();
         match next {
             Some(next) if found.is_none_or(|found| found.0 > next) => {
                 Err(format!("next visible {found:?}, expected {next}"))

@@ -140,7 +140,7 @@ fn a_full_table_of_dedup_keys_has_room_again_when_windows_end() {
     }
     let full = broker.send_with("short", keyed("x", "x"), SendOptions::default());
     assert!(matches!(full, Err(SendError::TooMany { .. })), "{full:?}");
-    // Nothing is inserted meanwhile, and the oldest key stays for a day.
+    // No key is inserted before the next tick, and the oldest key stays for a day.
     broker.now = broker.now.after(secs(10));
     assert!(broker.send_with("short", keyed("x", "x"), SendOptions::default()).is_ok());
     broker.now = broker.now.after(secs(11));

@@ -61,7 +61,7 @@ impl Returns {
             let pending = mem::take(&mut pending.lock().receipts);
             for run in pending.chunk_by(|(_, one), (_, next)| one == next) {
                 let receipts: Vec<Receipt> = run.iter().map(|(receipt, _)| *receipt).collect();
-                // Refused for those whose delivery is over already.
+                // The engine refuses a receipt whose delivery was acked or has been delivered again.
                 engine.give_back(&receipts, run[0].1, now);
             }
         });

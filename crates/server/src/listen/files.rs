@@ -31,7 +31,7 @@ impl FileBudget {
         FileBudget::of(total, open_files().unwrap_or(0))
     }
 
-    /// Shares out `total` files, of which `open` are open already for other purposes.
+    /// Shares out `total` files; `open` of them are open already for other purposes.
     fn of(total: usize, open: usize) -> FileBudget {
         let log = (total / 8).min(LOG_FILES_MAX);
         let margin = (total / 8).clamp(MARGIN_MIN, MARGIN_MAX);

@@ -127,7 +127,7 @@ impl Runtime {
         self.apply(index, end)
     }
 
-    /// The frames up to `index`, the last of which ends at this byte, take effect.
+    /// Applies the frames up to `index`. The last of them ends at byte `end`.
     fn apply(&mut self, index: Index, end: u64) -> Result<(), Failure> {
         let outcomes = self.engine.committed(index)?;
         self.counters.applied(end);

@@ -141,7 +141,10 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).await.unwrap();
+        Client::over(TcpStream::connect(address).await.unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Client {
         Client { stream, input: BytesMut::new(), opaque: 0, pending: Vec::new() }
     }
 

@@ -51,6 +51,8 @@ pub struct Limits {
     pub scan_entries_max: usize,
     /// Messages whose properties one pop may read for its filter.
     pub scan_reads_max: usize,
+    /// Index blocks and records that one query by key may look at, in all its steps.
+    pub query_probes_max: usize,
 }
 
 /// When an undecided transaction is asked about, and when it is given up.
@@ -118,6 +120,7 @@ impl Default for Limits {
             timers_max: 50_000_000,
             scan_entries_max: 4096,
             scan_reads_max: 256,
+            query_probes_max: 1 << 16,
         }
     }
 }

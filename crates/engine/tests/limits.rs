@@ -372,7 +372,7 @@ fn what_does_not_exist_is_refused_by_name() {
     says(&engine.reset(&group("g"), &nowhere, None, ResetTo::Latest).unwrap_err(), &["nowhere"]);
     says(&engine.progress(&nobody, &topic("t")).unwrap_err(), &["nobody"]);
     says(&engine.message_at(&topic("t"), zero.0, zero.1).unwrap_err(), &["t", "queue 0", "offset 0"]);
-    says(&engine.query(&nowhere, "k", Timestamp(0), Timestamp::MAX, 1).unwrap_err(), &["nowhere"]);
+    says(&engine.key_query(&nowhere, "k", Timestamp(0), Timestamp::MAX, 1).unwrap_err(), &["nowhere"]);
     says(&engine.delete_topic(&nowhere).unwrap_err(), &["nowhere"]);
     says(&engine.delete_group(&nobody).unwrap_err(), &["nobody"]);
     assert!(!engine.has_batch(), "nothing was recorded");

@@ -5,6 +5,7 @@
 mod support;
 
 use redstart_engine::*;
+use redstart_log::Options;
 use support::*;
 
 fn broker(message_type: MessageType) -> Broker {
@@ -28,7 +29,7 @@ fn id_of(broker: &Broker, found: &Found) -> String {
 }
 
 fn query(broker: &Broker, key: &str, from: Timestamp, to: Timestamp, max: usize) -> Vec<String> {
-    let found = broker.engine.query(&topic("t"), key, from, to, max).unwrap();
+    let found = broker.query("t", key, from, to, max).unwrap().found;
     found.iter().map(|found| id_of(broker, found)).collect()
 }
 
@@ -74,7 +75,7 @@ fn a_message_is_found_by_id_by_place_and_by_position_and_only_in_its_topic() {
         size: receipt.size,
         stored_at: receipt.stored_at,
     };
-    let by_id = broker.engine.query(&topic("t"), "a", Timestamp(0), Timestamp::MAX, 32).unwrap();
+    let by_id = broker.query("t", "a", Timestamp(0), Timestamp::MAX, 32).unwrap().found;
     assert_eq!(by_id, [expected]);
     assert_eq!(broker.engine.message_at(&topic("t"), QueueId(0), QueueOffset(0)).unwrap(), expected);
     assert_eq!(broker.engine.message_by_position(receipt.position).unwrap(), expected);
@@ -372,4 +373,57 @@ fn a_duplicate_is_told_all_that_the_first_was_told() {
     assert_eq!(seconds, firsts);
     let Visibility::Delayed(key) = seconds[1].visibility else { panic!("{:?}", seconds[1]) };
     broker.engine.recall(key, broker.now).unwrap();
+}
+
+#[test]
+fn a_search_goes_on_in_short_steps_and_says_when_it_was_cut_short() {
+    let mut broker = broker(MessageType::Normal);
+    for n in 0..1500 {
+        broker.send("t", keyed(&n.to_string(), &["often"]));
+    }
+    broker.send("t", keyed("once", &["seldom"]));
+    let queried = broker.query("t", "often", Timestamp(0), Timestamp::MAX, 2000).unwrap();
+    assert_eq!(queried.found.len(), 1024, "the newest");
+    assert!(queried.found.windows(2).all(|pair| pair[0].position > pair[1].position));
+    assert!(queried.truncated);
+    assert!(queried.steps >= 1024 / 64, "{} steps", queried.steps);
+    let queried = broker.query("t", "seldom", Timestamp(0), Timestamp::MAX, 32).unwrap();
+    assert_eq!((queried.found.len(), queried.truncated, queried.steps), (1, false, 1));
+}
+
+#[test]
+fn one_budget_holds_for_all_messages_of_a_search() {
+    let limits = Limits { query_probes_max: 400, ..Limits::default() };
+    let mut broker = Broker::new(Config { limits, ..Config::default() });
+    broker.create_topic("t", one_queue(MessageType::Delay));
+    // All become visible at one time: the place of each is looked for among all of them.
+    let due = broker.now.after(secs(10));
+    for n in 0..300 {
+        let message = Message { deliver_at: Some(due), ..keyed(&n.to_string(), &["x"]) };
+        broker.send("t", message);
+    }
+    broker.pass(secs(10));
+    let queried = broker.query("t", "x", Timestamp(0), Timestamp::MAX, 300).unwrap();
+    assert!(queried.truncated);
+    assert!((1..=400 / 16).contains(&queried.found.len()), "{} found", queried.found.len());
+}
+
+#[test]
+fn a_search_goes_on_through_a_segment_that_was_sealed_between_its_steps() {
+    let (mut broker, _) = Broker::faulty(Config::default(), Options::with_segment_bytes(16 << 10));
+    broker.create_topic("t", one_queue(MessageType::Normal));
+    for n in 0..400 {
+        broker.send("t", keyed(&n.to_string(), &["x"]));
+    }
+    let mut query = broker.engine.key_query(&topic("t"), "x", Timestamp(0), Timestamp::MAX, 400).unwrap();
+    let found = loop {
+        if let Some(job) = broker.engine.seal() {
+            broker.engine.job_done(job.run()).unwrap();
+        }
+        match broker.engine.query_step(&query).unwrap() {
+            QueryStep::Unfinished(next) => query = next,
+            QueryStep::Done(answer) => break answer.found,
+        }
+    };
+    assert_eq!(found.len(), 400);
 }

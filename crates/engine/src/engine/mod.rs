@@ -12,6 +12,7 @@ mod deliver;
 mod event;
 mod housekeeping;
 mod inspect;
+mod key_query;
 mod lite;
 mod offsets;
 mod pass_over;
@@ -41,6 +42,7 @@ pub use deliver::{AckError, Delivery, Pop, PopError, Popped, READ_AGAIN_AFTER, S
 pub use event::Event;
 pub use housekeeping::{Contents, Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
+pub use key_query::{KeyAnswer, KeyQuery, QueryStep};
 pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};
 pub use offsets::{OffsetError, Pull, PullStatus, Pulled, PulledMessage, QueueProgress, ResetTo};
 pub use pass_over::PassedOver;

@@ -5,13 +5,26 @@ use crate::{
     QueueId, QueueKey, QueueOffset, SendError, Ticket, Timestamp, TopicName,
     engine::{DLQ_ORIGIN_TOPIC, SendOptions, Sent},
     index::IndexError,
-    record::{FetchError, Fetched, Placement, StoredRecord, fetch_at, key_hash},
+    record::{FetchError, Fetched, Placement, StoredRecord, fetch_at},
 };
 
-/// Candidates one query may read, so that a popular key cannot hold the shard.
-const CANDIDATES_MAX: usize = 1024;
 /// Entries looked through for the place of a message that became visible after it was stored.
 const PLACE_SCAN_MAX: usize = 100_000;
+
+/// Entries of an index in memory that are looked at together.
+const ENTRIES_PER_LOOK: usize = 4096;
+
+/// Where the entry of a message is that became visible after it was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linked {
+    At(QueueOffset, Timestamp),
+    /// Not among the next so many entries.
+    Beyond {
+        entries: usize,
+    },
+    /// There are no further entries.
+    Missing,
+}
 
 /// A stored message that a query found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,41 +57,6 @@ pub enum QueryError {
 }
 
 impl Engine {
-    /// Visible messages of a topic that carry `key`, as a key or as their id, and became visible in the given time;
-    /// newest first.
-    pub fn query(
-        &self,
-        topic: &TopicName,
-        key: &str,
-        from: Timestamp,
-        to: Timestamp,
-        max: usize,
-    ) -> Result<Vec<Found>, QueryError> {
-        let Some(id) = self.state.topic_names.get(topic).copied() else {
-            return Err(QueryError::UnknownTopic { topic: topic.clone() });
-        };
-        let mut found = Vec::new();
-        let mut candidates = self.indexes.find_key(key_hash(id, key), to)?;
-        // A message that names a key twice, or its own id as a key, is still one message. Newest records first.
-        candidates.sort_unstable_by(|a, b| b.cmp(a));
-        candidates.dedup();
-        for position in candidates.into_iter().take(CANDIDATES_MAX) {
-            let fetched = match fetch_at(&*self.reader, position, record_size_max(&self.config)) {
-                Ok(fetched) => fetched,
-                Err(error) if error.proof().is_some() => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let Ok(stored) = fetched.stored() else { continue };
-            let carries = stored.message.id == key || stored.message.keys.contains(&key);
-            if carries && let Some(place) = self.place_of(&fetched, &stored)? {
-                found.extend(Some(place).filter(|place| place.stored_at >= from && place.stored_at <= to));
-            }
-        }
-        found.sort_by_key(|found: &Found| std::cmp::Reverse((found.stored_at, found.position)));
-        found.truncate(max);
-        Ok(found)
-    }
-
     /// Stored indexes that were found damaged and wait to be built again by the next tick.
     pub fn damaged_indexes(&self) -> usize {
         self.indexes.damaged()
@@ -134,19 +112,49 @@ impl Engine {
             let visible = offset >= queue.min() && offset < queue.end();
             return Ok(visible.then(|| place(offset, stored.stored_at)));
         }
-        // Linked later: its entry lies among those that became visible from its time on.
-        let from = stored.message.deliver_at.unwrap_or_default().max(stored.stored_at);
-        let mut offset = self.indexes.offset_at(key, queue, from)?;
-        for _ in 0..PLACE_SCAN_MAX {
-            match self.indexes.entry(key, queue, offset)? {
-                Some(entry) if entry.position == fetched.position() => {
-                    return Ok(Some(place(offset, entry.stored_at)));
+        let Some(mut offset) = self.linked_from(stored)? else { return Ok(None) };
+        let mut entries_left = PLACE_SCAN_MAX;
+        loop {
+            match self.find_linked(key, fetched.position(), offset, entries_left)? {
+                Linked::At(offset, stored_at) => return Ok(Some(place(offset, stored_at))),
+                Linked::Beyond { entries } if entries < entries_left => {
+                    offset = QueueOffset(offset.0 + entries as u64);
+                    entries_left -= entries;
                 }
-                Some(_) => offset = offset.next(),
-                None => return Ok(None),
+                Linked::Beyond { .. } | Linked::Missing => return Ok(None),
             }
         }
-        Ok(None)
+    }
+
+    /// The first offset at which a message can be that became visible after it was stored: its entry lies among those that
+    /// became visible from its time on.
+    pub(super) fn linked_from(&self, stored: &StoredRecord<'_>) -> Result<Option<QueueOffset>, IndexError> {
+        let key = stored.queue;
+        let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
+            return Ok(None);
+        };
+        let from = stored.message.deliver_at.unwrap_or_default().max(stored.stored_at);
+        self.indexes.offset_at(key, queue, from).map(Some)
+    }
+
+    /// Looks for the entry of the message at `position` in one block of entries, and in not more than `entries_max`.
+    pub(super) fn find_linked(
+        &self,
+        key: QueueKey,
+        position: Position,
+        offset: QueueOffset,
+        entries_max: usize,
+    ) -> Result<Linked, IndexError> {
+        let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
+        let Some(queue) = queue else { return Ok(Linked::Missing) };
+        let chunk = self.indexes.chunk(key, queue, offset)?;
+        let entries = &chunk[..chunk.len().min(entries_max).min(ENTRIES_PER_LOOK)];
+        let found = entries.iter().zip(offset.0..).find(|(entry, _)| entry.position == position);
+        Ok(match found {
+            Some((entry, offset)) => Linked::At(QueueOffset(offset), entry.stored_at),
+            None if entries.is_empty() => Linked::Missing,
+            None => Linked::Beyond { entries: entries.len() },
+        })
     }
 
     /// Sends a dead letter to the topic it came from, as a new message with the same id.

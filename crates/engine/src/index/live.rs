@@ -54,8 +54,4 @@ impl LiveIndex {
         runs.sort_unstable_by_key(|(queue, _)| *queue);
         runs
     }
-
-    pub fn positions_of(&self, hash: u64) -> impl Iterator<Item = Position> {
-        self.keys.iter().filter(move |(found, _)| *found == hash).map(|(_, position)| *position)
-    }
 }

@@ -9,5 +9,5 @@ mod live;
 mod set;
 
 pub(crate) use live::LiveIndex;
-pub(crate) use set::{Chunk, Indexes};
+pub(crate) use set::{Chunk, Indexes, KeyIndex};
 pub use set::{ColdBlock, IndexError};

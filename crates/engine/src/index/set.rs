@@ -90,6 +90,15 @@ impl Deref for Chunk<'_> {
     }
 }
 
+/// The keys of a segment's messages.
+#[derive(Debug)]
+pub(crate) enum KeyIndex<'a> {
+    /// In memory, in the order they came.
+    Live(&'a [(u64, Position)]),
+    /// On disk, sorted.
+    Stored { blocks: u64 },
+}
+
 impl Indexes {
     pub fn new(reader: Arc<dyn Reader>) -> Indexes {
         let cache = RefCell::new(BlockCache::new(CACHED_BLOCKS_MAX));
@@ -273,57 +282,33 @@ impl Indexes {
         Ok(QueueOffset(low))
     }
 
-    /// Positions of records with this key hash, newest segment first, up to segments whose first message became
-    /// visible after `to`. Older segments are all searched: a delayed message is filed where its record is.
-    pub fn find_key(&self, hash: u64, to: Timestamp) -> Result<Vec<Position>, IndexError> {
-        let mut found = Vec::new();
-        for segment in self.segments().into_iter().rev() {
-            if let Some(live) = self.live.get(&segment) {
-                found.extend(live.positions_of(hash));
-            } else if let Some(header) = self.sealed.get(&segment)
-                && header.oldest <= to
-            {
-                self.find_sealed_key(segment, header, hash, &mut found)?;
-            }
-        }
-        Ok(found)
+    /// The newest segment before the given one, or of all, that may hold records of messages which became visible by `to`.
+    pub fn segment_before(&self, segment: Option<SegmentId>, to: Timestamp) -> Option<SegmentId> {
+        let before = (Bound::Unbounded, segment.map_or(Bound::Unbounded, Bound::Excluded));
+        let live = self.live.range(before).next_back().map(|(id, _)| *id);
+        let mut sealed = self.sealed.range(before).rev();
+        live.max(sealed.find(|(_, header)| header.oldest <= to).map(|(id, _)| *id))
     }
 
-    fn find_sealed_key(
+    /// How the keys of a segment can be looked up; `None` when it is gone.
+    pub fn keys_of(&self, segment: SegmentId) -> Option<KeyIndex<'_>> {
+        match self.live.get(&segment) {
+            Some(live) => Some(KeyIndex::Live(&live.keys)),
+            None => self.sealed.get(&segment).map(|header| KeyIndex::Stored { blocks: header.key_blocks() }),
+        }
+    }
+
+    /// A block of a stored index's keys, which are sorted; `None` when there is no such block.
+    pub fn key_block(
         &self,
         segment: SegmentId,
-        header: &Header,
-        hash: u64,
-        found: &mut Vec<Position>,
-    ) -> Result<(), IndexError> {
-        let block = |n: u64| -> Result<Vec<(u64, Position)>, IndexError> {
-            file::decode_keys(&self.read(segment, header.key_block(n))?)
-                .map_err(|source| self.malformed(segment, source))
+        block: u64,
+    ) -> Result<Option<Vec<(u64, Position)>>, IndexError> {
+        let Some(header) = self.sealed.get(&segment).filter(|header| block < header.key_blocks()) else {
+            return Ok(None);
         };
-        let (mut low, mut high) = (0, header.key_blocks());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if block(middle)?.last().is_some_and(|(last, _)| *last < hash) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        for n in low..header.key_blocks() {
-            let keys = block(n)?;
-            found.extend(keys.iter().filter(|(key, _)| *key == hash).map(|(_, position)| *position));
-            if keys.last().is_some_and(|(last, _)| *last > hash) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn segments(&self) -> Vec<SegmentId> {
-        let mut all: Vec<_> = self.live.keys().chain(self.sealed.keys()).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        let keys = file::decode_keys(&self.read(segment, header.key_block(block))?);
+        keys.map(Some).map_err(|source| self.malformed(segment, source))
     }
 
     /// The segment that holds `position`.

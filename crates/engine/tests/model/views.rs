@@ -161,7 +161,7 @@ impl Harness {
         let key = if key < 4 { format!("k{key}") } else { format!("m{}", self.messages_sent / 2 + 1) };
         let from = self.reference.now.saturating_sub(from_age_ms);
         let to = from + span_ms;
-        let result = self.engine.query(&name, &key, Timestamp(from), Timestamp(to), max);
+        let result = self.run_query(&name, &key, Timestamp(from), Timestamp(to), max);
         let Some(topic) = self.reference.topic(&name) else {
             let refused = matches!(result, Err(QueryError::UnknownTopic { .. }));
             return if refused { Ok(()) } else { Err(format!("query of an unknown topic: {result:?}")) };
@@ -190,6 +190,23 @@ impl Harness {
             && unique.len() == all.len()
             && all.iter().all(|found| expected.contains(found));
         if legal { Ok(()) } else { Err(format!("query {key} {from}..{to}: {all:?}, expected {expected:?}")) }
+    }
+
+    fn run_query(
+        &self,
+        topic: &TopicName,
+        key: &str,
+        from: Timestamp,
+        to: Timestamp,
+        max: usize,
+    ) -> Result<Vec<Found>, QueryError> {
+        let mut query = self.engine.key_query(topic, key, from, to, max)?;
+        loop {
+            match self.engine.query_step(&query)? {
+                QueryStep::Unfinished(next) => query = next,
+                QueryStep::Done(answer) => return Ok(answer.found),
+            }
+        }
     }
 
     pub fn offset_at(&self, topic: usize, queue: u32, age_ms: u64) -> Check {

@@ -46,6 +46,14 @@ pub struct Got {
     pub receipt: Receipt,
 }
 
+/// What a search by key came to, and how many steps it took.
+#[derive(Debug)]
+pub struct Queried {
+    pub found: Vec<Found>,
+    pub truncated: bool,
+    pub steps: usize,
+}
+
 impl Default for Broker {
     fn default() -> Self {
         Broker::new(Config::default())
@@ -67,6 +75,27 @@ impl Broker {
         let flusher = log.flusher();
         let (engine, _) = Engine::open(Box::new(log), config).unwrap();
         (Broker { engine, flusher, now: Timestamp(1_000_000) }, switches)
+    }
+
+    /// Looks for messages by key, to the end; the steps that it took are in the answer.
+    pub fn query(
+        &self,
+        name: &str,
+        key: &str,
+        from: Timestamp,
+        to: Timestamp,
+        max: usize,
+    ) -> Result<Queried, QueryError> {
+        let mut query = self.engine.key_query(&topic(name), key, from, to, max)?;
+        for steps in 1.. {
+            match self.engine.query_step(&query)? {
+                QueryStep::Unfinished(next) => query = next,
+                QueryStep::Done(KeyAnswer { found, truncated }) => {
+                    return Ok(Queried { found, truncated, steps });
+                }
+            }
+        }
+        unreachable!("steps are not counted to an end")
     }
 
     /// Makes everything proposed durable and applies it.

@@ -1,6 +1,6 @@
 //! Messages looked up by their address, or by their key.
 
-use redstart_engine::{Filter, Found, Timestamp, TopicName};
+use redstart_engine::{Filter, KeyAnswer, Timestamp, TopicName};
 use redstart_wire::remoting::code;
 
 use super::{
@@ -9,10 +9,15 @@ use super::{
     refusal::Refusal,
     request::{Answer, Request},
 };
+use crate::shard::WantedKey;
 
 const FOUND_MAX: usize = 256;
 /// What RocketMQ makes of the wish when an id is looked for.
 const FOUND_BY_ID_MAX: usize = 32;
+
+/// Says that not every message with the key was looked at.
+const CUT_SHORT: &str =
+    "the search was cut short, there may be further messages: too many were stored with this key";
 
 pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     let offset: i64 = request.number("offset")?;
@@ -44,19 +49,18 @@ pub(super) async fn by_key(request: &Request) -> Result<Answer, Refusal> {
         Some(true) => FOUND_BY_ID_MAX,
         _ => usize::try_from(request.number::<i32>("maxNum")?).unwrap_or(0).clamp(1, FOUND_MAX),
     };
-    let name = topic.clone();
-    let found: Vec<Found> = request.ask(move |engine, _| engine.query(&name, &key, from, to, max)).await??;
+    let wanted = WantedKey { topic: topic.clone(), key, from, to, max };
+    let KeyAnswer { found, truncated } = request.context.shard.find_by_key(wanted).await??;
     let last = found.iter().max_by_key(|found| found.position);
     let (time, position) = last.map_or((0, 0), |last| (last.stored_at.0, last.position.0));
     let places: Vec<Place> = found.iter().map(Place::found).collect();
     let records = records::read(request, &topic, &places, &Filter::All).await?.whole()?;
     if records.written.is_empty() {
-        return Err(Refusal::new(
-            code::QUERY_NOT_FOUND,
-            "can not find message, maybe time range not correct",
-        ));
+        let why = if truncated { CUT_SHORT } else { "can not find message, maybe time range not correct" };
+        return Err(Refusal::new(code::QUERY_NOT_FOUND, why));
     }
     let answer =
         Answer::ok().with("indexLastUpdateTimestamp", time).with("indexLastUpdatePhyoffset", position);
-    Ok(Answer { body: records.body, room: Some(records.room), ..answer })
+    let remark = truncated.then(|| CUT_SHORT.to_owned());
+    Ok(Answer { remark, body: records.body, room: Some(records.room), ..answer })
 }

@@ -7,11 +7,11 @@ use std::{
 
 use crossbeam_channel::{Sender, TrySendError};
 use redstart_engine::{
-    AdminError, Engine, GroupConfig, GroupName, Message, OffsetError, Outcome, PopError, Popped, Pulled,
-    SendError, SendOptions, SendReceipt, Ticket, Timestamp, TopicName,
+    AdminError, Engine, GroupConfig, GroupName, KeyAnswer, Message, OffsetError, Outcome, PopError, Popped,
+    Pulled, QueryError, QueryStep, SendError, SendOptions, SendReceipt, Ticket, Timestamp, TopicName,
 };
 use redstart_log::Reader;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     Counters, Flush,
@@ -21,6 +21,20 @@ use super::{
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
     slot::EngineSlot,
 };
+
+/// Searches by key that run at a time: each step of each of them takes the owner up to a millisecond.
+const SEARCHES_MAX: usize = 4;
+
+/// Which messages a search by key is for: those of a topic that carry the key, or have it as their id, and became visible
+/// in the given time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedKey {
+    pub topic: TopicName,
+    pub key: String,
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub max: usize,
+}
 
 /// A send that did not store its messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,6 +128,8 @@ pub struct ShardHandle {
     slot: Weak<EngineSlot>,
     budget: Arc<Budget>,
     bodies: Bodies,
+    /// Searches by key that may run at a time.
+    searches: Arc<Semaphore>,
     counters: Arc<Counters>,
     flush: Flush,
 }
@@ -134,7 +150,8 @@ impl ShardHandle {
         flush: Flush,
     ) -> ShardHandle {
         let bodies = Bodies::new(reader, counters.clone());
-        ShardHandle { requests, slot, budget, bodies, counters, flush }
+        let searches = Arc::new(Semaphore::new(SEARCHES_MAX));
+        ShardHandle { requests, slot, budget, bodies, searches, counters, flush }
     }
 
     pub fn counters(&self) -> &Arc<Counters> {
@@ -240,6 +257,26 @@ impl ShardHandle {
             Called::Answered
         })))?;
         Ok(Reply::asked(answer))
+    }
+
+    /// Looks for messages by key, step by step: the owner serves other requests between two steps. Few such searches run at
+    /// a time, the others wait.
+    pub async fn find_by_key(&self, wanted: WantedKey) -> Result<Result<KeyAnswer, QueryError>, Unavailable> {
+        // Never closed.
+        let _place = self.searches.acquire().await;
+        let WantedKey { topic, key, from, to, max } = wanted;
+        let mut step = self
+            .ask(move |engine, _| engine.query_step(&engine.key_query(&topic, &key, from, to, max)?))?
+            .await?;
+        loop {
+            match step {
+                Ok(QueryStep::Unfinished(query)) => {
+                    step = self.ask(move |engine, _| engine.query_step(&query))?.await?;
+                }
+                Ok(QueryStep::Done(answer)) => return Ok(Ok(answer)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
     }
 
     /// Runs something very short in the caller's own thread, if the owner has nothing to do; else on the owner thread.

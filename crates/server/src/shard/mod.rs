@@ -48,7 +48,7 @@ pub use clock::{Clock, ClockStanding, SystemClock};
 pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;
-pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle};
+pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle, WantedKey};
 pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
 pub use now::Now;
 #[cfg(feature = "sim")]

@@ -17,13 +17,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connections::{other_consumers, other_subscription};
-use crate::remoting::{
-    convert::read_physical_offset,
-    elsewhere::{OtherClient, OtherMessage, Role, Takes, Unanswered},
-    peer::{AskError, Peer},
-    records::{self, Place},
-    refusal::Refusal,
-    request::{Answer, Request},
+use crate::{
+    remoting::{
+        convert::read_physical_offset,
+        elsewhere::{OtherClient, OtherMessage, Role, Takes, Unanswered},
+        peer::{AskError, Peer},
+        records::{self, Place},
+        refusal::Refusal,
+        request::{Answer, Request},
+    },
+    shard::WantedKey,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -163,25 +166,26 @@ async fn named_message(request: &Request) -> Result<(TopicName, Place), Refusal>
     let topic = request.field("topic").filter(|topic| !topic.is_empty()).map(TopicName::new).transpose()?;
     let address = read_offset_message_id(&id).and_then(|(_, offset)| read_physical_offset(offset));
     let unknown = Refusal::new(code::SYSTEM_ERROR, format!("there is no message {id}"));
-    let found: Option<(Found, u16)> = request
-        .ask(move |engine, _| {
-            let at = match address.map(|(position, attempt)| (engine.message_by_position(position), attempt))
-            {
+    let at = match address {
+        Some((position, attempt)) => {
+            let found = request.ask(move |engine, _| engine.message_by_position(position)).await?;
+            match found {
                 // It may be there: a failed read must not be taken for an answer.
-                Some((Err(QueryError::Fetch(error)), _)) if error.is_io() => return Err(error.into()),
-                Some((Err(error @ QueryError::Index(_)), _)) => return Err(error),
-                Some((found, attempt)) => found.ok().map(|found| (found, attempt)),
-                None => None,
-            };
-            match (at, topic) {
-                (None, Some(topic)) => {
-                    let by_id = engine.query(&topic, &id, Timestamp(0), Timestamp::MAX, 1)?;
-                    Ok(by_id.first().map(|found| (*found, 0)))
-                }
-                (at, _) => Ok::<_, QueryError>(at),
+                Err(QueryError::Fetch(error)) if error.is_io() => return Err(QueryError::from(error).into()),
+                Err(error @ QueryError::Index(_)) => return Err(error.into()),
+                found => found.ok().map(|found| (found, attempt)),
             }
-        })
-        .await??;
+        }
+        None => None,
+    };
+    let found: Option<(Found, u16)> = match (at, topic) {
+        (None, Some(topic)) => {
+            let wanted = WantedKey { topic, key: id, from: Timestamp(0), to: Timestamp::MAX, max: 1 };
+            let by_id = request.context.shard.find_by_key(wanted).await??;
+            by_id.found.first().map(|found| (*found, 0))
+        }
+        (at, _) => at,
+    };
     let (found, attempt) = found.ok_or_else(|| unknown.clone())?;
     let name = request.ask(move |engine, _| engine.topic_name_of(found.queue.topic)).await?;
     Ok((name.ok_or(unknown)?, Place { attempt, ..Place::found(&found) }))

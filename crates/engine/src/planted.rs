@@ -25,11 +25,17 @@ pub enum Planted {
     BuryEarly,
     /// A message whose properties cannot be read just now is passed over by an SQL filter.
     SkipUnreadable,
+    /// A message that is given back counts as consumed.
+    GiveBackEnds,
+    /// Expired dedup keys are removed only when a key is added, and none is added at the limit.
+    JamDedup,
+    /// Message groups whose locks go with a removed segment do not wake their consumers.
+    FreeSilently,
 }
 
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 11] = [
+    pub const ALL: [Planted; 14] = [
         Planted::AckBeforeDurable,
         Planted::IgnoreGroupLock,
         Planted::ForgetLocksOnRestart,
@@ -41,5 +47,8 @@ impl Planted {
         Planted::ShowHalfMessages,
         Planted::BuryEarly,
         Planted::SkipUnreadable,
+        Planted::GiveBackEnds,
+        Planted::JamDedup,
+        Planted::FreeSilently,
     ];
 }

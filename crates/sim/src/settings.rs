@@ -49,7 +49,10 @@ impl Bug {
     /// The world that this bug shows in.
     pub fn layer(self) -> Layer {
         match self {
-            Bug::Shard(_) | Bug::Engine(EngineBug::SkipUnreadable) => Layer::Shard,
+            Bug::Shard(_)
+            | Bug::Engine(EngineBug::SkipUnreadable | EngineBug::GiveBackEnds | EngineBug::FreeSilently) => {
+                Layer::Shard
+            }
             Bug::Engine(_) | Bug::Log(_) => Layer::Engine,
         }
     }

@@ -75,7 +75,8 @@ impl World {
             Profile::Retention => rng.of([5, 20, 60]),
             _ => rng.of([20, 120, 72 * 60]),
         };
-        let config = config(Duration::from_secs(keep * 60), settings.bug);
+        let mut config = config(Duration::from_secs(keep * 60), settings.bug);
+        config.limits.dedup_keys_max = rng.of([4, 1000]);
         let mut options = Options::with_segment_bytes(rng.of([16, 24, 32, 64]) << 10);
         if let Some(Bug::Log(bug)) = settings.bug {
             options.planted = Some(bug);

@@ -257,6 +257,8 @@ impl Engine {
             topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
         }
         let freed = self.state.raise_progress();
+        #[cfg(feature = "planted")]
+        let freed = if self.planted(crate::Planted::FreeSilently) { Vec::new() } else { freed };
         self.wakes.groups.extend(freed);
         Ok(Some(Retired { segment: oldest.id, forced, contents }))
     }

@@ -5,7 +5,6 @@ use redstart_log::Position;
 use super::{Engine, record_size_max};
 use crate::{
     LiteName, Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
-    dedup::EXPIRED_PER_STEP,
     message::Invalid,
     name,
     record::{Cause, Placement, dedup_hash, fetch_at, put_message},
@@ -100,7 +99,7 @@ impl Engine {
     ) -> Result<Sent, SendError> {
         let now = self.advance(now);
         if self.state.dedup.len() >= self.config.limits.dedup_keys_max {
-            self.state.dedup.expire(now, EXPIRED_PER_STEP);
+            self.forget_expired_keys(now);
         }
         self.check_send(topic, messages, options, now)?;
         let id = self.target(topic, messages)?;

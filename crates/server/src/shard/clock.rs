@@ -13,7 +13,10 @@ use std::{
 use parking_lot::Mutex;
 use redstart_engine::Timestamp;
 
+#[cfg(not(feature = "sim"))]
 use steady::{Reading, SteadyTime};
+#[cfg(feature = "sim")]
+pub use steady::{Reading, SteadyTime};
 
 /// Time between two looks at the wall clock.
 const OBSERVE_EVERY_US: i64 = 100_000;

@@ -45,6 +45,8 @@ use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recov
 
 pub use bodies::Bodies;
 pub use clock::{Clock, ClockStanding, SystemClock};
+#[cfg(feature = "sim")]
+pub use clock::{Reading, SteadyTime};
 pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;

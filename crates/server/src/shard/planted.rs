@@ -20,12 +20,14 @@ pub enum Planted {
     WaitByWallClock,
     /// Facts that came through the engine slot are not written until something else is.
     DeferForEver,
+    /// The broker's time follows the wall clock at once, whatever it says.
+    BelieveClock,
 }
 
 #[cfg(feature = "sim")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 8] = [
+    pub const ALL: [Planted; 9] = [
         Planted::LeaveCounts,
         Planted::SearchSpins,
         Planted::RefusalSpins,
@@ -34,6 +36,7 @@ impl Planted {
         Planted::CheckCountsUnsent,
         Planted::WaitByWallClock,
         Planted::DeferForEver,
+        Planted::BelieveClock,
     ];
 }
 

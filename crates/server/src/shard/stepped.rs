@@ -58,6 +58,11 @@ impl Stepped {
         self.flusher.clone()
     }
 
+    /// Tells whether the time that the steps are given may be wrong by much.
+    pub fn set_time_suspicious(&mut self, suspicious: bool) {
+        self.slot.take().set_time_suspicious(suspicious);
+    }
+
     /// Takes the requests that have come, and does what is due.
     pub fn step(&mut self, now: Now) -> Result<Effects, Failure> {
         let mut runtime = self.slot.take();

@@ -189,6 +189,9 @@ impl World {
                 SendError::TypeMismatch { .. } | SendError::UnknownQueue { .. } | SendError::DiskFull { .. },
             ) => Ok(()),
             Err(SendError::BatchDedup) => Ok(()),
+            Err(SendError::TooMany { what: "dedup keys", limit, .. }) => {
+                dedup::check_full(&self.model, limit, now)
+            }
             // Its deletion is under way.
             Err(SendError::UnknownLiteTopic { .. }) => Ok(()),
             Err(SendError::Deleting { topic }) if self.deletes_topic(&topic) => Ok(()),

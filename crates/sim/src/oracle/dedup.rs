@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use redstart_engine::{SendReceipt, TopicId};
+use redstart_engine::{SendReceipt, Timestamp, TopicId};
 
 use super::{Checked, Model, ensure, model::Fate};
 
 pub const ONCE: &str = "a dedup key is stored once within its window";
 pub const FIRST: &str = "a duplicate gets the first one's result";
+/// The longest window that a topic has here.
+const WINDOW_MAX: Duration = Duration::from_secs(3600);
+pub const ROOM: &str = "there is room for dedup keys when the windows of earlier ones are over";
 
 /// A message with a dedup key was stored under `receipt`.
 pub fn check_stored(model: &Model, number: usize, receipt: &SendReceipt, window: Duration) -> Checked {
@@ -47,4 +50,14 @@ pub fn check_duplicate(model: &mut Model, topic: TopicId, key: &str, receipt: &S
         first.fate = Fate::Stored;
     }
     Ok(())
+}
+
+/// A message was refused because `limit` keys are remembered: so many may be within the longest window.
+pub fn check_full(model: &Model, limit: usize, now: Timestamp) -> Checked {
+    let may_be_kept = model.messages.iter().filter(|known| {
+        let since = known.receipt.map_or(now, |receipt| receipt.stored_at);
+        known.message.dedup_key().is_some() && known.fate != Fate::Refused && now.since(since) < WINDOW_MAX
+    });
+    let count = may_be_kept.count();
+    ensure(count >= limit, ROOM, || format!("{count} keys can be within their windows, the limit is {limit}"))
 }

@@ -163,6 +163,7 @@ impl ShardWorld {
             self.model.messages.push(Known {
                 kind: group.kind(),
                 size,
+                sent_at: self.now.uptime,
                 fate: Fate::Refused,
                 receipt: None,
                 end: half.then_some(End::Open),
@@ -183,7 +184,7 @@ impl ShardWorld {
         Message {
             id: format!("{number:X}"),
             body: Bytes::from(vec![number as u8; bytes]),
-            group: fifo.then(|| format!("order-{}", self.rng.below(3))),
+            group: fifo.then(|| format!("order-{}", self.rng.below(if self.ordered_hang { 1 } else { 3 }))),
             properties: vec![("size".to_owned(), self.rng.below(11).to_string())],
             ..Message::default()
         }
@@ -213,7 +214,7 @@ impl ShardWorld {
         self.say(format!("{group:?} pops, waits {wait:?}"));
     }
 
-    fn waiting(&self, group: Group) -> usize {
+    pub(super) fn waiting(&self, group: Group) -> usize {
         self.clients.pops.iter().filter(|pop| pop.group == group).count()
     }
 
@@ -263,6 +264,7 @@ impl ShardWorld {
         let held = std::mem::take(&mut self.clients.held);
         for held in held {
             match self.rng.below(6) {
+                _ if self.ordered_hang && held.group == Group::Ordered => self.clients.held.push(held),
                 0 => self.clients.held.push(held),
                 1 => {
                     let receipt = held.receipt;

@@ -21,7 +21,7 @@ const ROUNDS_MAX: usize = 200;
 impl ShardWorld {
     pub(super) fn drain(&mut self) -> Checked {
         self.say("drain");
-        self.faults.end(&self.storage, self.now);
+        self.end_faults();
         self.advance(Duration::from_secs(5))?;
         let mut quiet = 0;
         for round in 0.. {
@@ -55,8 +55,7 @@ impl ShardWorld {
     }
 
     fn check_delivered(&mut self) -> Checked {
-        let log_start =
-            self.shard().look(|engine| engine.log().segments().first().map_or(0, |first| first.id.0));
+        let log_start = self.log_start();
         let dead = self.dead_letters()?;
         for group in GROUPS {
             for (number, known) in self.model.messages.iter().enumerate() {

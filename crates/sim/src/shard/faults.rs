@@ -19,6 +19,8 @@ pub struct Faults {
     pub slow_flushes: bool,
     /// The time that the engine goes by stands still, as when the wall clock was set back.
     pub clock_stands: bool,
+    /// By how much faults have moved the engine's time ahead, all together.
+    pub hastened: Duration,
 }
 
 impl Faults {
@@ -27,27 +29,32 @@ impl Faults {
         self.until.is_none() && (self.ended_at.is_zero() || now.uptime >= self.ended_at + AFTERMATH)
     }
 
-    pub fn end(&mut self, storage: &SimStorage, now: Now) {
+    fn end(&mut self, storage: &SimStorage, now: Now) {
         storage.no_space_after(None);
         storage.set_capacity(None);
         storage.fail_reads(false);
         storage.no_descriptors(false);
         storage.fail_sync(0);
-        *self = Faults { ended_at: now.uptime, ..Faults::default() };
+        *self = Faults { ended_at: now.uptime, hastened: self.hastened, ..Faults::default() };
     }
 }
 
 impl ShardWorld {
+    pub(super) fn end_faults(&mut self) {
+        self.clocks.set_wall_error(0);
+        self.faults.end(&self.storage, self.now);
+    }
+
     pub(super) fn make_up_faults(&mut self) -> Checked {
         if self.faults.until.is_some_and(|until| until <= self.now.uptime) {
             self.say("the fault is over");
-            self.faults.end(&self.storage, self.now);
+            self.end_faults();
         }
         if self.faults.until.is_some() || !self.rng.one_in(6) {
             return Ok(());
         }
         let lasts = Duration::from_millis(self.rng.between(100, 40_000));
-        let fault = self.rng.below(9);
+        let fault = self.rng.below(11);
         self.faults.until = Some(self.now.uptime + lasts);
         let what = match fault {
             0 | 1 => {
@@ -76,9 +83,16 @@ impl ShardWorld {
             7 => {
                 self.faults.clock_stands = self.rng.one_in(2);
                 if !self.faults.clock_stands {
-                    self.now.time = self.now.time.after(Duration::from_secs(self.rng.between(1, 60)));
+                    let ahead = Duration::from_secs(self.rng.between(1, 60));
+                    self.now.time = self.now.time.after(ahead);
+                    self.faults.hastened += ahead;
                 }
                 format!("a clock that stands still: {}", self.faults.clock_stands)
+            }
+            8 | 9 => {
+                let seconds = self.rng.of([-3_600, -60, -1, 2, 400, 73 * 3_600]);
+                self.clocks.set_wall_error(seconds * 1_000);
+                format!("the wall clock is wrong by {seconds} s")
             }
             _ => {
                 if self.rng.one_in(2) {

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `mod` | the shard, its disk and its clock; steps, flushes, jobs, crashes |
 //! | `clients` | what clients ask, and what becomes of the answers |
+//! | `clock` | the machine's clocks, and the broker's time |
 //! | `model` | what clients know, and the promises about single answers |
 //! | `faults` | makes up what disks and clocks do |
 //! | `drain` | the end of a run: everything acknowledged comes out, every waiter is answered |
 
 mod clients;
+mod clock;
 mod drain;
 mod faults;
 mod model;
@@ -21,7 +23,7 @@ use redstart_engine::{
     TopicConfig, TransactionCheck, Transactions,
 };
 use redstart_log::{DiskLog, Error as LogError, Index, Options, sim::SimStorage};
-use redstart_server::shard::{Config, Failure, Now, ShardHandle, Stepped};
+use redstart_server::shard::{Config, Failure, Now, Planted, ShardHandle, Stepped};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -32,8 +34,9 @@ use crate::{
 };
 
 use clients::Clients;
+use clock::Clocks;
 use faults::Faults;
-use model::{GROUPS, Model};
+use model::{GROUPS, Group, Model};
 
 pub const SLEEPS: &str = "a shard that can do nothing sleeps";
 pub const ANSWERED: &str = "what is asked is answered, and a receive ends at its deadline";
@@ -67,6 +70,7 @@ pub struct ShardWorld {
     rng: Rng,
     trace: Trace,
     now: Now,
+    clocks: Clocks,
     storage: SimStorage,
     options: Options,
     engine_config: EngineConfig,
@@ -78,8 +82,12 @@ pub struct ShardWorld {
     clients: Clients,
     model: Model,
     faults: Faults,
+    /// The consumers of ordered messages keep what they have until the end, and always wait for more.
+    ordered_hang: bool,
     /// Since when the batch has not been written.
     unwritten_since: Option<Duration>,
+    /// Where the log began when the owner thread last slept.
+    log_start: u64,
     restarts: u64,
     steps: u64,
 }
@@ -88,7 +96,7 @@ impl ShardWorld {
     pub fn new(seed: u64, settings: Settings) -> ShardWorld {
         let mut rng = Rng::new(seed ^ 0x5AAD_0000);
         let secs = Duration::from_secs;
-        let keep = secs(rng.of([120, 300, 72 * 3600]));
+        let keep = secs(rng.of([60, 120, 300, 72 * 3600]));
         let engine_config = EngineConfig {
             limits: Limits {
                 batch_bytes_max: 6 << 10,
@@ -115,6 +123,7 @@ impl ShardWorld {
         options.ahead_bytes = 0;
         ShardWorld {
             now: Now { time: START, uptime: Duration::ZERO },
+            clocks: Clocks::new(START, settings.bug == Some(Bug::Shard(Planted::BelieveClock))),
             storage: SimStorage::new(rng.draw()),
             options,
             engine_config,
@@ -126,8 +135,10 @@ impl ShardWorld {
             clients: Clients::default(),
             model: Model::default(),
             faults: Faults::default(),
+            ordered_hang: rng.one_in(3),
             unwritten_since: None,
             trace: Trace::new(settings.print),
+            log_start: 0,
             restarts: 0,
             steps: 0,
             rng,
@@ -160,6 +171,9 @@ impl ShardWorld {
             if self.rng.one_in(3) {
                 self.settle()?;
             }
+        }
+        if self.ordered_hang && self.waiting(Group::Ordered) == 0 {
+            self.pop(Group::Ordered, Duration::from_secs(300), Duration::from_secs(1_200));
         }
         self.settle()?;
         self.make_up_faults()?;
@@ -336,9 +350,14 @@ impl ShardWorld {
 
     fn pass(&mut self, time: Duration) {
         self.now.uptime += time;
+        let before = self.clocks.now();
+        self.clocks.pass(time);
+        let passed = self.clocks.now().since(before);
         if !self.faults.clock_stands {
-            self.now.time = self.now.time.after(time);
+            self.now.time = self.now.time.after(passed);
         }
+        let suspicious = self.clocks.is_suspicious();
+        self.shard().set_time_suspicious(suspicious);
     }
 
     /// What must hold whenever the owner thread sleeps.
@@ -351,10 +370,31 @@ impl ShardWorld {
             return Ok(());
         }
         self.clients.check_answered(now)?;
+        self.check_removed()?;
         let written = self.unwritten_since.is_none_or(|since| now.uptime < since + WRITTEN_WITHIN);
         ensure(written || !self.faults.are_over(now), WRITTEN, || {
             format!("unwritten since {:?}, it is {:?}", self.unwritten_since, now.uptime)
         })
+    }
+
+    /// What retention has removed since the last look was old enough, unless the disk was filling.
+    fn check_removed(&mut self) -> Checked {
+        let log_start = self.log_start();
+        let forced = self.handle().counters().segments_removed().1;
+        let from = std::mem::replace(&mut self.log_start, log_start);
+        if log_start > from && forced == 0 {
+            let (now, keep) = (self.now.uptime, self.engine_config.retention.keep);
+            let hastened = self.faults.hastened;
+            return self.model.removed(from..log_start, now, |age| {
+                // The broker's time gains at most one part in twenty.
+                age + age / 20 + hastened + Duration::from_secs(1) >= keep
+            });
+        }
+        Ok(())
+    }
+
+    fn log_start(&mut self) -> u64 {
+        self.shard().look(|engine| engine.log().segments().first().map_or(0, |first| first.id.0))
     }
 
     /// The log failed: the process ends and is started again.
@@ -367,7 +407,8 @@ impl ShardWorld {
     /// The process dies, with or without the machine, and is started again.
     fn crash(&mut self) -> Checked {
         self.restarts += 1;
-        self.faults.end(&self.storage, self.now);
+        self.end_faults();
+        self.clocks.restart();
         self.flushing = Flushing::Idle;
         self.jobs.clear();
         (self.shard, self.checks, self.unwritten_since) = (None, None, None);

@@ -11,6 +11,7 @@ use crate::oracle::{Checked, ensure};
 pub const KNOWN: &str = "only what was accepted is delivered";
 pub const COUNTED: &str = "only a delivery that was received counts as an attempt";
 pub const ACKED: &str = "what was acked does not come again";
+pub const KEPT: &str = "a message stays for the time it is kept";
 pub const ASKED: &str = "only a transaction check that was handed over counts";
 
 /// The consumer groups of this world. Each consumes one topic.
@@ -80,6 +81,7 @@ pub enum End {
 pub struct Known {
     pub kind: MessageType,
     pub size: u64,
+    pub sent_at: Duration,
     pub fate: Fate,
     pub receipt: Option<SendReceipt>,
     /// `None` for messages that are no half messages.
@@ -143,6 +145,23 @@ impl Model {
             format!("{group:?} got {number:X} at attempt {attempt}: {turn:?}, slack {slack}")
         })?;
         turn.received += 1;
+        Ok(())
+    }
+
+    /// Retention has removed what was stored at these positions.
+    pub fn removed(
+        &self,
+        positions: std::ops::Range<u64>,
+        now: Duration,
+        old_enough: impl Fn(Duration) -> bool,
+    ) -> Checked {
+        let positions = Position(positions.start)..Position(positions.end);
+        for (position, number) in self.by_position.range(positions) {
+            let age = now - self.messages[*number].sent_at;
+            ensure(old_enough(age), KEPT, || {
+                format!("message {number:X} at {} was removed after {age:?}", position.0)
+            })?;
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@ const SUSPICIOUS_US: i64 = 300_000_000;
 
 /// What the two clocks say at one instant, in microseconds: Unix time, and the time since an arbitrary start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub struct Reading {
     pub wall_us: i64,
     pub monotonic_us: i64,
 }
@@ -24,18 +24,32 @@ pub(super) struct Reading {
 /// that a wrong clock which is set right soon has moved it by little, and one that was right comes to count in the end.
 /// While the two are more than five minutes apart the time is suspicious. A restart takes the wall clock as it is.
 #[derive(Debug)]
-pub(super) struct SteadyTime {
+pub struct SteadyTime {
     /// Engine time minus monotonic time.
     offset_us: i64,
     /// Wall clock minus monotonic time, and when that was observed.
     wall_offset_us: i64,
     observed_at_us: i64,
+    #[cfg(feature = "sim")]
+    believes_wall: bool,
 }
 
 impl SteadyTime {
     pub fn anchored(start: Reading) -> SteadyTime {
         let offset_us = start.wall_us.saturating_sub(start.monotonic_us);
-        SteadyTime { offset_us, wall_offset_us: offset_us, observed_at_us: start.monotonic_us }
+        SteadyTime {
+            offset_us,
+            wall_offset_us: offset_us,
+            observed_at_us: start.monotonic_us,
+            #[cfg(feature = "sim")]
+            believes_wall: false,
+        }
+    }
+
+    /// Plants [`super::super::planted::Planted::BelieveClock`].
+    #[cfg(feature = "sim")]
+    pub fn believe_wall(&mut self) {
+        self.believes_wall = true;
     }
 
     /// Looks at the clocks. Says by how much the wall clock has jumped since the last time, if it has.
@@ -49,6 +63,10 @@ impl SteadyTime {
         if ahead.abs() > TOLERANCE_US {
             let most = passed / SLEW_DIVISOR;
             self.offset_us = self.offset_us.saturating_add(ahead.clamp(-most, most));
+        }
+        #[cfg(feature = "sim")]
+        if self.believes_wall {
+            self.offset_us = wall_offset;
         }
         (moved.abs() >= JUMP_US).then_some(moved)
     }

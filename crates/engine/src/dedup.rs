@@ -21,14 +21,33 @@ const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// Expired keys that an insert removes: more than it adds.
 const EXPIRED_PER_INSERT: usize = 2;
 
+/// Stands for the offset of a message that was not visible at once.
+const HIDDEN: u64 = u64::MAX;
+
 /// What the first message with a key was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct First {
     pub queue: QueueKey,
-    /// `None` when the first message was not visible at once.
-    pub offset: Option<QueueOffset>,
+    pub placed: Placed,
     pub position: Position,
     pub expires: Timestamp,
+}
+
+/// Where the first message with a key went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Visible(QueueOffset),
+    /// Not visible before this time.
+    Delayed(Timestamp),
+    Half,
+    /// Delayed or half, as a checkpoint remembers it: its record tells.
+    Hidden,
+}
+
+impl Placed {
+    pub fn is_visible(self) -> bool {
+        matches!(self, Placed::Visible(_))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +100,7 @@ impl DedupKeys {
             }
         }
         self.by_expiry.insert((first.expires, key));
-        if first.offset.is_none() {
+        if !first.placed.is_visible() {
             self.held.insert(first.position, key);
         }
     }
@@ -135,7 +154,10 @@ impl DedupKeys {
             out.put_u64((key >> 64) as u64);
             out.put_u64(key as u64);
             put_queue(first.queue, out);
-            out.put_u64(first.offset.map_or(u64::MAX, |offset| offset.0));
+            out.put_u64(match first.placed {
+                Placed::Visible(offset) => offset.0,
+                Placed::Delayed(_) | Placed::Half | Placed::Hidden => HIDDEN,
+            });
             out.put_u64(first.position.0);
             out.put_u64(first.expires.0);
         }
@@ -147,7 +169,10 @@ impl DedupKeys {
             let key = (u128::from(take.u64()?) << 64) | u128::from(take.u64()?);
             let first = First {
                 queue: take_queue(take)?,
-                offset: Some(QueueOffset(take.u64()?)).filter(|offset| offset.0 != u64::MAX),
+                placed: match take.u64()? {
+                    HIDDEN => Placed::Hidden,
+                    offset => Placed::Visible(QueueOffset(offset)),
+                },
                 position: Position(take.u64()?),
                 expires: Timestamp(take.u64()?),
             };
@@ -168,7 +193,7 @@ mod tests {
     fn first(position: u64, visible: bool, expires: u64) -> First {
         First {
             queue: QueueKey::default(),
-            offset: visible.then_some(QueueOffset(position)),
+            placed: if visible { Placed::Visible(QueueOffset(position)) } else { Placed::Hidden },
             position: Position(position),
             expires: Timestamp(expires),
         }
@@ -238,7 +263,7 @@ mod tests {
                         let position = Position(position.into());
                         if !settled.contains(&position) {
                             keys.forget(position);
-                            model.retain(|_, first| first.offset.is_some() || first.position != position);
+                            model.retain(|_, first| first.placed.is_visible() || first.position != position);
                         }
                     }
                     Step::Settle { position } => {

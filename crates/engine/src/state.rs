@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     Entry, GroupId, GroupName, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
     config::Transactions as TransactionConfig,
-    dedup::{DedupKeys, First},
+    dedup::{DedupKeys, First, Placed},
     engine::Settings,
     group::Group,
     index::Indexes,
@@ -231,12 +231,13 @@ impl State {
         if let (Some(key), Some(topic)) = (stored.dedup, self.topics.get(&stored.queue.topic))
             && let (Cause::Send, Some(window)) = (stored.cause, topic.config.dedup_window)
         {
-            let offset = match stored.placement {
-                Placement::Visible(offset) => Some(offset),
-                _ => None,
+            let placed = match stored.placement {
+                Placement::Visible(offset) => Placed::Visible(offset),
+                Placement::Delayed => Placed::Delayed(stored.deliver_at.unwrap_or_default()),
+                Placement::Half { .. } => Placed::Half,
             };
             let expires = frame.said(stored.stored_at).after(window);
-            let first = First { queue: stored.queue, offset, position: stored.position, expires };
+            let first = First { queue: stored.queue, placed, position: stored.position, expires };
             self.dedup.insert(key, first, frame.timestamp);
         }
         Ok(())

@@ -337,3 +337,21 @@ fn a_lock_that_retention_frees_wakes_its_group() {
     assert_eq!(wakes.groups, [(held[0].receipt.group, held[0].receipt.queue.topic)]);
     assert_eq!(broker.ids("g", "t"), ["a2"]);
 }
+
+#[test]
+fn a_duplicate_of_a_delayed_message_can_be_recalled_while_the_disk_cannot_read() {
+    let (mut broker, switches) = Broker::faulty(Config::default(), Options::default());
+    broker.create_topic("t", TopicConfig { dedup_window: Some(secs(600)), ..one_queue(MessageType::Delay) });
+    let due = broker.now.after(secs(60));
+    let delayed = |id: &str| Message {
+        deliver_at: Some(due),
+        properties: vec![(DEDUP_KEY.to_owned(), "k".to_owned())],
+        ..message(id)
+    };
+    let first = broker.send("t", delayed("a"));
+    switches.lock().messages = true;
+    let again = broker.send("t", delayed("b"));
+    assert_eq!((again.position, again.visibility), (first.position, first.visibility));
+    switches.lock().messages = false;
+    assert_eq!(broker.send("t", delayed("c")), first);
+}

@@ -8,7 +8,7 @@ use redstart_log::Position;
 use super::*;
 use crate::{
     QueueId, QueueKey,
-    dedup::First,
+    dedup::{First, Placed},
     record::{
         Blocked, Delivered, PopFact,
         tests::{group_config, timer, timer_key, topic_config},
@@ -136,9 +136,10 @@ fn state() -> impl Strategy<Value = State> {
             }
             for (key, (queue, position, visible), expires) in keys {
                 let queue = QueueKey { topic: TopicId(1), queue: QueueId(queue) };
-                let offset = visible.then_some(QueueOffset(position / 2));
+                let offset = QueueOffset(position / 2);
+                let placed = if visible { Placed::Visible(offset) } else { Placed::Hidden };
                 let (position, expires) = (Position(position), Timestamp(expires));
-                state.dedup.insert(key, First { queue, offset, position, expires }, Timestamp(1));
+                state.dedup.insert(key, First { queue, placed, position, expires }, Timestamp(1));
             }
             state.last_use.insert(SegmentId(4096), Timestamp::default().after(Duration::from_secs(1)));
             state

@@ -5,6 +5,7 @@ use redstart_log::Position;
 use super::{Engine, record_size_max};
 use crate::{
     LiteName, Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
+    dedup::Placed,
     message::Invalid,
     name,
     record::{Cause, Placement, dedup_hash, fetch_at, put_message},
@@ -55,7 +56,8 @@ pub enum Visibility {
 pub enum Sent {
     /// Stored once the ticket's outcome says so.
     Proposed(Ticket),
-    /// The same dedup key was stored before: this is what its message was given.
+    /// The same dedup key was stored before: this is what its message was given. Its size and store time are 0 when its
+    /// record cannot be read.
     Duplicate(SendReceipt),
     /// The same dedup key is on its way under this ticket.
     DuplicateOf(Ticket),
@@ -82,6 +84,8 @@ pub enum SendError {
     Invalid(#[from] Invalid),
     #[error("a batch cannot carry dedup keys")]
     BatchDedup,
+    #[error("the message that was sent first with this dedup key cannot be read, try again: {cause}")]
+    FirstUnread { cause: String },
     #[error("{what}: {value} are held, the limit is {limit}")]
     TooMany { what: &'static str, value: usize, limit: usize },
     #[error("the disk is {percent} % full, from {limit} % on nothing is stored")]
@@ -110,7 +114,7 @@ impl Engine {
             && let Some(key) = message.dedup_key()
         {
             let key = dedup_hash(id, key);
-            if let Some(sent) = self.duplicate(key, now) {
+            if let Some(sent) = self.duplicate(key, now)? {
                 return Ok(sent);
             }
             dedup = Some(key);
@@ -252,33 +256,37 @@ impl Engine {
         }
     }
 
-    fn duplicate(&self, key: u128, now: Timestamp) -> Option<Sent> {
+    /// What the first message with a dedup key was given, if there is one.
+    fn duplicate(&self, key: u128, now: Timestamp) -> Result<Option<Sent>, SendError> {
         #[cfg(feature = "planted")]
         if self.planted(crate::Planted::ForgetDedupKey) {
-            return None;
+            return Ok(None);
         }
         if let Some(ticket) = self.state.dedup.pending(key) {
-            return Some(Sent::DuplicateOf(ticket));
+            return Ok(Some(Sent::DuplicateOf(ticket)));
         }
-        let first = *self.state.dedup.first(key, now)?;
-        let known = SendReceipt {
-            queue: first.queue,
-            visibility: first.offset.map_or(Visibility::Half, Visibility::Visible),
-            position: first.position,
-            size: 0,
-            stored_at: Timestamp(0),
+        let Some(first) = self.state.dedup.first(key, now).copied() else { return Ok(None) };
+        let fetched = fetch_at(&*self.reader, first.position, record_size_max(&self.config));
+        let stored = fetched.as_ref().map_err(|error| error.to_string()).and_then(|fetched| {
+            let stored = fetched.stored().map_err(|error| error.to_string())?;
+            Ok((fetched.size(), stored))
+        });
+        let delayed = |due| Visibility::Delayed(TimerKey { due, id: first.position });
+        let visibility = match (first.placed, &stored) {
+            (Placed::Visible(offset), _) => Visibility::Visible(offset),
+            (Placed::Delayed(due), _) => delayed(due),
+            (Placed::Half, _) => Visibility::Half,
+            (Placed::Hidden, Ok((_, stored))) => match stored.placement {
+                Placement::Delayed => delayed(stored.message.deliver_at.unwrap_or_default()),
+                Placement::Half { .. } | Placement::Visible(_) => Visibility::Half,
+            },
+            // Without the record it is not known how the producer can recall the message.
+            (Placed::Hidden, Err(cause)) => return Err(SendError::FirstUnread { cause: cause.clone() }),
         };
-        // The record says the rest; it may be gone before its key is.
-        let fetched = fetch_at(&*self.reader, first.position, record_size_max(&self.config)).ok();
-        let whole = fetched.as_ref().and_then(|fetched| Some((fetched.size(), fetched.stored().ok()?)));
-        Some(Sent::Duplicate(whole.map_or(known, |(size, stored)| {
-            let due = stored.message.deliver_at.unwrap_or_default();
-            let visibility = match stored.placement {
-                Placement::Delayed => Visibility::Delayed(TimerKey { due, id: first.position }),
-                _ => known.visibility,
-            };
-            SendReceipt { visibility, size, stored_at: stored.stored_at, ..known }
-        })))
+        // The record may be gone before its key is.
+        let (size, stored_at) = stored.map_or((0, Timestamp(0)), |(size, stored)| (size, stored.stored_at));
+        let position = first.position;
+        Ok(Some(Sent::Duplicate(SendReceipt { queue: first.queue, visibility, position, size, stored_at })))
     }
 }
 

@@ -118,6 +118,7 @@ impl From<SendError> for Refusal {
             SendError::Invalid(error) => return error.into(),
             SendError::NotWritable { .. } | SendError::UnknownQueue { .. } => Code::Forbidden,
             SendError::TypeMismatch { .. } | SendError::BatchDedup => Code::MessagePropertyConflictWithType,
+            SendError::FirstUnread { .. } => Code::InternalServerError,
             SendError::TooMany { .. } | SendError::DiskFull { .. } => Code::TooManyRequests,
         };
         Refusal::new(code, message)

@@ -100,6 +100,7 @@ impl From<SendError> for Refusal {
             SendError::UnknownQueue { .. } => code::INVALID_PARAMETER,
             SendError::TypeMismatch { .. } | SendError::BatchDedup => code::MESSAGE_ILLEGAL,
             SendError::TooMany { .. } => code::SYSTEM_BUSY,
+            SendError::FirstUnread { .. } => code::SYSTEM_ERROR,
             SendError::DiskFull { .. } => code::SERVICE_NOT_AVAILABLE,
         };
         Refusal::new(code, remark)

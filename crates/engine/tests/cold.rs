@@ -124,7 +124,39 @@ fn retention_goes_on_behind_a_segment_that_is_damaged_with_its_index() {
 
     broker.now = broker.now.after(secs(30 * 24 * 3600));
     assert!(broker.engine.retire(broker.now).is_err(), "the index is found damaged");
-    broker.pass(secs(1));
+    let job = broker.engine.rebuild(broker.now).unwrap();
+    assert!(broker.engine.rebuild(broker.now).is_none(), "it is being built");
+    let error = broker.engine.job_done(job.run()).unwrap_err();
+    assert_eq!(error.damaged_segment(), Some(oldest.id));
+    assert_eq!(broker.engine.lost_segments().collect::<Vec<_>>(), [oldest.id]);
     let retired = broker.engine.retire(broker.now).unwrap().unwrap();
-    assert_eq!(retired.segment, oldest.id);
+    assert_eq!((retired.segment, retired.damaged), (oldest.id, true));
+    assert_eq!(broker.engine.lost_segments().count(), 0);
+}
+
+#[test]
+fn an_index_is_built_again_once_the_disk_reads_its_segment() {
+    let disk = SimStorage::new(1);
+    let mut broker = cold_backlog(&disk);
+    let (group, topic) = (group("g"), topic("t"));
+    let oldest = broker.engine.log().segments()[0];
+    let index = format!("{:020}.idx", oldest.id.0);
+    assert!(disk.flip_bit(&index, 200, 0), "an entry");
+    assert!(broker.engine.pop(&pop(&group, &topic), broker.now).is_err());
+
+    let job = broker.engine.rebuild(broker.now).unwrap();
+    disk.fail_reads(true);
+    let error = broker.engine.job_done(job.run()).unwrap_err();
+    disk.fail_reads(false);
+    assert_eq!(error.damaged_segment(), None, "{error}");
+    assert!(broker.engine.rebuild(broker.now).is_none(), "not at once");
+    broker.now = broker.now.after(secs(10));
+    let job = broker.engine.rebuild(broker.now).unwrap();
+    broker.engine.job_done(job.run()).unwrap();
+    assert_eq!(broker.engine.pop(&pop(&group, &topic), broker.now).unwrap().deliveries.len(), 32);
+
+    // It is written anew.
+    let job = broker.engine.seal().unwrap();
+    broker.engine.job_done(job.run()).unwrap();
+    assert_eq!(broker.engine.pop(&pop(&group, &topic), broker.now).unwrap().deliveries.len(), 32);
 }

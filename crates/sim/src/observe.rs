@@ -96,11 +96,13 @@ impl World {
     }
 
     /// Lets the engine build damaged indexes again. Says whether it had any to build.
-    fn heal(&mut self) -> bool {
-        let now = self.now;
-        let before = self.engine().damaged_indexes();
-        self.engine().tick(now);
-        before > 0
+    pub fn heal(&mut self) -> bool {
+        self.storage.fail_read(0);
+        let (now, mut any) = (self.now, false);
+        while let Some(job) = self.engine().rebuild(now) {
+            any |= self.engine().job_done(job.run()).is_ok();
+        }
+        any
     }
 
     fn read_message(&mut self, name: &TopicName, key: QueueKey, found: PulledMessage) -> Checked {
@@ -194,10 +196,7 @@ impl World {
         let now = self.now;
         self.engine().forget_expired_keys(now);
         let mut lines = vec![format!("held {:?}", self.engine().held())];
-        // An index that is built again is a thing to do at once.
-        if !self.index_damaged {
-            lines.push(format!("deadline {:?}", self.engine().next_deadline()));
-        }
+        lines.push(format!("deadline {:?}", self.engine().next_deadline()));
         let topics = self.topics();
         for name in &topics {
             let Some(view) = self.engine().topic(name) else { continue };

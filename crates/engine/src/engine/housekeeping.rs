@@ -10,9 +10,10 @@ use redstart_log::{
 
 use rustc_hash::FxHashMap;
 
-use super::Engine;
+use super::{Engine, OpenError, rebuild::build_index};
 use crate::{
     QueueId, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
+    config::Transactions,
     index::{ColdBlock, IndexError, LiveIndex, file},
     record::{Cause, FetchError, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
@@ -24,16 +25,18 @@ pub enum Job {
     WriteIndex { segment: SegmentId, index: LiveIndexHandle, writer: Arc<dyn IndexWriter> },
     SaveCheckpoint { at: Index, state: Vec<u8>, store: Arc<dyn Checkpoints> },
     ReadIndex { block: ColdBlock, reader: Arc<dyn Reader> },
+    BuildIndex { segment: SegmentId, reader: Arc<dyn Reader>, config: Transactions },
 }
 
-/// An index on its way to disk.
+/// An index on its way to disk, or built again from its segment.
 #[derive(Debug)]
-pub struct LiveIndexHandle(Arc<LiveIndex>);
+pub struct LiveIndexHandle(pub(super) Arc<LiveIndex>);
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Job::WriteIndex { segment, .. } => write!(f, "WriteIndex({segment})"),
+            Job::BuildIndex { segment, .. } => write!(f, "BuildIndex({segment})"),
             Job::ReadIndex { block, .. } => write!(f, "ReadIndex({})", block.segment),
             Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
         }
@@ -46,6 +49,7 @@ pub enum JobDone {
     IndexWritten { segment: SegmentId, result: Result<Vec<u8>, LogError> },
     CheckpointSaved { at: Index, result: Result<(), LogError> },
     IndexRead { block: ColdBlock, result: Result<Bytes, ReadError> },
+    IndexBuilt { segment: SegmentId, result: Result<LiveIndexHandle, OpenError> },
 }
 
 impl Job {
@@ -59,6 +63,11 @@ impl Job {
             Job::SaveCheckpoint { at, state, store } => {
                 JobDone::CheckpointSaved { at, result: store.save(at, &state) }
             }
+            Job::BuildIndex { segment, reader, config } => {
+                let result =
+                    build_index(segment, &reader, &config).map(|index| LiveIndexHandle(Arc::new(index)));
+                JobDone::IndexBuilt { segment, result }
+            }
             Job::ReadIndex { block, reader } => JobDone::IndexRead { block, result: block.read(&*reader) },
         }
     }
@@ -70,6 +79,8 @@ pub struct Retired {
     pub segment: SegmentId,
     /// Removed before its time because the disk is filling.
     pub forced: bool,
+    /// It was damaged together with its index: what only the index listed was not looked at.
+    pub damaged: bool,
     /// What was in it, if it was removed before its time and its index could be read.
     pub contents: Option<Contents>,
 }
@@ -116,6 +127,23 @@ pub enum RetireError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error("the index of segment {segment} cannot be built again: {source}")]
+    Rebuild { segment: SegmentId, source: Box<OpenError> },
+}
+
+impl RetireError {
+    /// The segment that is proven to be damaged, so that its index is given up.
+    pub fn damaged_segment(&self) -> Option<SegmentId> {
+        match self {
+            RetireError::Rebuild { source, .. }
+                if matches!(**source, OpenError::Read(ReadError::Io { .. })) =>
+            {
+                None
+            }
+            RetireError::Rebuild { segment, .. } => Some(*segment),
+            _ => None,
+        }
+    }
 }
 
 impl Engine {
@@ -176,6 +204,7 @@ impl Engine {
                 self.checkpoints = [at, self.checkpoints[0]];
             }
             JobDone::IndexRead { block, result } => self.indexes.warm(block, &result?),
+            JobDone::IndexBuilt { segment, result } => self.rebuilt(segment, result)?,
         }
         Ok(())
     }
@@ -245,6 +274,7 @@ impl Engine {
             return Ok(None);
         }
         let contents = if forced { self.contents(oldest.id).ok() } else { None };
+        let damaged = self.indexes.is_lost(oldest.id);
         self.log.remove_oldest(oldest.id)?;
         if expired {
             self.aged_out_at = Some(now);
@@ -260,7 +290,7 @@ impl Engine {
         #[cfg(feature = "planted")]
         let freed = if self.planted(crate::Planted::FreeSilently) { Vec::new() } else { freed };
         self.wakes.groups.extend(freed);
-        Ok(Some(Retired { segment: oldest.id, forced, contents }))
+        Ok(Some(Retired { segment: oldest.id, forced, damaged, contents }))
     }
 
     /// Whether what is older than the retention time may go now.

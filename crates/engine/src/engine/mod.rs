@@ -17,6 +17,7 @@ mod lite;
 mod offsets;
 mod pass_over;
 mod query;
+mod rebuild;
 mod recovery;
 mod retries;
 mod send;
@@ -105,6 +106,8 @@ pub struct Engine {
     expired_lites: VecDeque<(TopicId, TopicName, LiteName)>,
     /// When to try again to bury what could not be read.
     burials_again: Option<Timestamp>,
+    /// When to try again to build a damaged index, whose segment the disk could not read.
+    rebuild_again: Option<Timestamp>,
     /// When to try again to hand over transaction checks for which there was no room.
     checks_again: Option<Timestamp>,
     /// Dead letters that wait for their topic to exist.

@@ -57,11 +57,6 @@ pub enum QueryError {
 }
 
 impl Engine {
-    /// Stored indexes that were found damaged and wait to be built again by the next tick.
-    pub fn damaged_indexes(&self) -> usize {
-        self.indexes.damaged()
-    }
-
     /// The message at a place of a queue.
     pub fn message_at(
         &self,

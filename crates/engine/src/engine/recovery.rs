@@ -6,7 +6,7 @@ use super::{Engine, PassedOver, Wakes, batch::Batch, time::Time};
 use crate::{
     Config, Timestamp,
     codec::Malformed,
-    index::{IndexError, Indexes, LiveIndex},
+    index::{IndexError, Indexes},
     queue::Run,
     record::{Record, decode_payload},
     state::{Effects, FrameContext, OffsetGap, Scope, State},
@@ -79,6 +79,7 @@ impl Engine {
             deleting_groups: HashSet::new(),
             expired_lites: VecDeque::new(),
             burials_again: None,
+            rebuild_again: None,
             checks_again: None,
             parked: Vec::new(),
             checkpoints: [
@@ -196,40 +197,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Builds indexes again that were found damaged; the next seal writes them anew. A segment that is damaged itself
-    /// keeps its damaged index: what can be read of that is still served. One that the disk cannot read now is tried
-    /// again when its index is next found damaged.
-    pub(super) fn rebuild_damaged(&mut self) {
-        for segment in self.indexes.take_damaged() {
-            match self.build_index(segment) {
-                Ok(index) => self.indexes.restore(segment, index),
-                Err(OpenError::Read(ReadError::Io { .. })) => {}
-                Err(_) => self.indexes.give_up(segment),
-            }
-        }
-    }
-
-    fn build_index(&mut self, segment: SegmentId) -> Result<LiveIndex, OpenError> {
-        let mut indexes = Indexes::new(self.reader.clone());
-        indexes.live_mut(segment);
-        let mut effects = Effects::default();
-        let mut at = Position(segment.0);
-        while let Some(frame) = self.reader.frame(at)? {
-            at = frame.next;
-            let context = FrameContext { segment, timestamp: Timestamp(frame.timestamp_ms) };
-            for located in decode_payload(&frame.payload, frame.position) {
-                let located = located.map_err(|source| malformed(&frame, source))?;
-                if let Record::Decision(decision) = located.record {
-                    let config = &self.config.transactions;
-                    self.state
-                        .apply(&decision, context, config, &mut indexes, Scope::IndexOnly, &mut effects)
-                        .map_err(|source| OpenError::Gap { index: frame.index, source })?;
-                }
-            }
-        }
-        Ok(indexes.take_live(segment).unwrap_or_default())
-    }
-
     /// Makes known what the part of a segment holds that the checkpoint covers: its runs and its timers.
     fn register(&mut self, segment: SegmentId) {
         let Some(live) = self.indexes.live(segment).cloned() else { return };
@@ -245,7 +212,7 @@ impl Engine {
     }
 }
 
-fn malformed(frame: &Frame, source: Malformed) -> OpenError {
+pub(super) fn malformed(frame: &Frame, source: Malformed) -> OpenError {
     OpenError::Malformed { index: frame.index, position: frame.position, source }
 }
 

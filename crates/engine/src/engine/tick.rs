@@ -63,7 +63,7 @@ pub enum ForwardError {
 
 impl Engine {
     /// Does what is due: links delayed messages, buries dead letters, asks about or ends old transactions, forgets dedup
-    /// keys, builds damaged indexes again. Returns the transactions whose producers must be asked.
+    /// keys. Returns the transactions whose producers must be asked.
     pub fn tick(&mut self, now: Timestamp) -> Vec<TransactionCheck> {
         self.tick_with_room(now, CHECKS_PER_TICK)
     }
@@ -72,7 +72,6 @@ impl Engine {
     /// are tried again a little later.
     pub fn tick_with_room(&mut self, now: Timestamp, room: usize) -> Vec<TransactionCheck> {
         let now = self.advance(now);
-        self.rebuild_damaged();
         self.move_timers();
         if self.burials_again.is_some_and(|at| at <= now) {
             self.burials_again = None;
@@ -105,9 +104,6 @@ impl Engine {
         let chance = self.state.last_chances.first().map(|(at, ..)| *at);
         // The next step is taken when the last one is durable; until then nothing can be done about timers.
         let timer = if self.linking { None } else { self.state.timers.next_due() };
-        if self.indexes.damaged() > 0 {
-            return Some(self.time.now());
-        }
         if self.time.has_moves() {
             return Some(self.time.now());
         }

@@ -62,6 +62,8 @@ pub(crate) struct Indexes {
     damaged: RefCell<BTreeSet<SegmentId>>,
     /// Those of them that cannot be built again: their segment is damaged, too.
     lost: BTreeSet<SegmentId>,
+    /// The segment whose index is being built again.
+    rebuilding: Option<SegmentId>,
     /// Whether a part that is not in memory is reported as [`IndexError::Cold`] instead of being read.
     cached_only: Cell<bool>,
 }
@@ -110,6 +112,7 @@ impl Indexes {
             cache,
             damaged,
             lost: BTreeSet::new(),
+            rebuilding: None,
             cached_only: Cell::new(false),
         }
     }
@@ -159,12 +162,9 @@ impl Indexes {
             return Ok(live.timers.clone());
         }
         let Some(header) = self.sealed.get(&segment) else { return Ok(Vec::new()) };
-        let bytes = self.read(segment, header.timers()).inspect_err(|_| {
-            // A file that is gone, short or unreadable can be built again from its segment, as a damaged one can.
-            if !self.lost.contains(&segment) {
-                self.damaged.borrow_mut().insert(segment);
-            }
-        })?;
+        // A file that the disk cannot read can be built again from its segment, as a damaged one can: retention must not stop
+        // behind it.
+        let bytes = self.read(segment, header.timers()).inspect_err(|_| self.note_damage(segment))?;
         file::decode_timers(&bytes).map_err(|source| self.malformed(segment, source))
     }
 
@@ -173,32 +173,62 @@ impl Indexes {
         self.lost.contains(&segment)
     }
 
-    fn malformed(&self, segment: SegmentId, source: Malformed) -> IndexError {
-        if !self.lost.contains(&segment) {
+    fn note_damage(&self, segment: SegmentId) {
+        if !self.lost.contains(&segment) && self.rebuilding != Some(segment) {
             self.damaged.borrow_mut().insert(segment);
         }
+    }
+
+    fn malformed(&self, segment: SegmentId, source: Malformed) -> IndexError {
+        self.note_damage(segment);
         IndexError::Malformed { segment, source }
     }
 
-    /// Segments whose stored index was found damaged since the last time; their indexes are to be built again.
-    pub fn take_damaged(&mut self) -> BTreeSet<SegmentId> {
-        let found = std::mem::take(self.damaged.get_mut());
-        found.into_iter().filter(|segment| self.sealed.contains_key(segment)).collect()
+    /// The next segment whose damaged index is to be built again; none while one is being built.
+    pub fn begin_rebuild(&mut self) -> Option<SegmentId> {
+        if self.rebuilding.is_some() {
+            return None;
+        }
+        let damaged = self.damaged.get_mut();
+        damaged.retain(|segment| self.sealed.contains_key(segment));
+        self.rebuilding = damaged.pop_first();
+        self.rebuilding
     }
 
     /// Puts an index that was built again in the place of the stored one, until that is written anew.
-    pub fn restore(&mut self, segment: SegmentId, index: LiveIndex) {
-        self.sealed.remove(&segment);
-        self.live.insert(segment, Arc::new(index));
+    pub fn rebuilt(&mut self, segment: SegmentId, index: Arc<LiveIndex>) {
+        self.end_rebuild(segment);
+        // The segment may have been removed since.
+        if self.sealed.remove(&segment).is_some() {
+            self.live.insert(segment, index);
+        }
+    }
+
+    pub fn end_rebuild(&mut self, segment: SegmentId) {
+        self.rebuilding = self.rebuilding.filter(|rebuilding| *rebuilding != segment);
+    }
+
+    /// The index could not be built now.
+    pub fn postpone_rebuild(&mut self, segment: SegmentId) {
+        self.end_rebuild(segment);
+        self.damaged.get_mut().insert(segment);
     }
 
     /// The index cannot be built again.
     pub fn give_up(&mut self, segment: SegmentId) {
-        self.lost.insert(segment);
+        self.end_rebuild(segment);
+        if self.sealed.contains_key(&segment) {
+            self.lost.insert(segment);
+        }
     }
 
     pub fn damaged(&self) -> usize {
         self.damaged.borrow().len()
+    }
+
+    /// Segments whose index cannot be read, nor built again.
+    pub fn lost(&self) -> impl Iterator<Item = SegmentId> {
+        self.lost.iter().copied()
     }
 
     /// Takes an index out of memory.
@@ -233,6 +263,7 @@ impl Indexes {
     pub fn forget(&mut self, segment: SegmentId) {
         self.live.remove(&segment);
         self.sealed.remove(&segment);
+        self.lost.remove(&segment);
     }
 
     /// Entries of `queue` from `offset` on, up to the end of an index block or run; empty when there are none.
@@ -322,9 +353,21 @@ impl Indexes {
     fn read(&self, segment: SegmentId, part: Part) -> Result<Bytes, IndexError> {
         let block = ColdBlock { segment, at: part.at, len: part.len };
         if !self.cached_only.get() {
-            return Ok(block.read(&*self.reader)?);
+            return Ok(block.read(&*self.reader).inspect_err(|error| self.note_missing(segment, error))?);
         }
         let bytes = self.reader.index_read_if_cached(segment, part.at, part.len)?;
         bytes.ok_or(IndexError::Cold(block))
+    }
+
+    /// A file that is gone, or shorter than it was, is damaged. Other errors say nothing about it.
+    fn note_missing(&self, segment: SegmentId, error: &ReadError) {
+        let missing = match error {
+            ReadError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            ReadError::OutOfRange { .. } | ReadError::Corrupt { .. } => true,
+            ReadError::Removed(_) => false,
+        };
+        if missing {
+            self.note_damage(segment);
+        }
     }
 }

@@ -10,6 +10,9 @@ const CLOCK_BEHIND_MIN: Duration = Duration::from_secs(10);
 /// What became of a segment. One that went before its time is told with what was in it.
 pub(super) fn log_removal(retired: &Retired, kept: usize, disk_percent: Option<u8>) {
     let segment = retired.segment.0;
+    if retired.damaged {
+        tracing::error!(segment, "a segment that was removed was damaged together with its index");
+    }
     let Some(contents) = retired.contents.as_ref().filter(|_| retired.forced) else {
         tracing::info!(segment, forced = retired.forced, kept, disk_percent, "removed a segment");
         return;

@@ -30,6 +30,7 @@ impl Runtime {
 
     pub(super) fn housekeep(&mut self, now: Now) {
         self.checkpoint_if_due(now);
+        self.jobs.extend(self.engine.rebuild(now.time));
         if now.uptime < self.housekeeping_at {
             return;
         }
@@ -105,10 +106,12 @@ impl Runtime {
         if let JobDone::CheckpointSaved { result: Ok(()), .. } = &done {
             self.counters.checkpointed(now.uptime);
         }
-        if let Err(error) = self.engine.job_done(done)
-            && let Some(repeated) = NOT_WRITTEN.permit()
-        {
-            tracing::warn!(%error, repeated, "an index or checkpoint could not be written");
+        let Err(error) = self.engine.job_done(done) else { return };
+        if let Some(segment) = error.damaged_segment() {
+            let segment = segment.0;
+            tracing::error!(segment, %error, "a segment is damaged together with its index, which is given up");
+        } else if let Some(repeated) = NOT_WRITTEN.permit() {
+            tracing::warn!(%error, repeated, "work on an index or checkpoint failed and is tried again");
         }
     }
 

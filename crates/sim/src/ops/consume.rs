@@ -111,7 +111,8 @@ impl World {
         let popped = match popped {
             Ok(popped) => popped,
             Err(PopError::Index(IndexError::Malformed { .. })) if self.index_damaged => {
-                return self.tick().map(|()| Vec::new());
+                self.heal();
+                return Ok(Vec::new());
             }
             Err(PopError::Index(IndexError::Read(_))) if self.read_fails => return Ok(Vec::new()),
             Err(PopError::UnknownQueue { .. }) => return Ok(Vec::new()),

@@ -62,7 +62,10 @@ impl World {
                 self.say(format!("retire: {error}"));
                 self.fail()
             }
-            Err(RetireError::Index(IndexError::Malformed { .. })) if self.index_damaged => self.tick(),
+            Err(RetireError::Index(_)) if self.index_damaged => {
+                self.heal();
+                Ok(())
+            }
             Err(RetireError::Index(IndexError::Read(_)) | RetireError::Fetch(_)) if self.read_fails => Ok(()),
             Err(error) => Err(Violation::new(IN_STEP, error.to_string())),
         }
@@ -88,6 +91,10 @@ fn outcome(done: &JobDone) -> String {
         }
         JobDone::CheckpointSaved { at, result } => {
             format!("checkpoint at {at}: {:?}", result.as_ref().map_err(ToString::to_string))
+        }
+        JobDone::IndexBuilt { segment, result } => {
+            let built = result.as_ref().map(|_| ()).map_err(ToString::to_string);
+            format!("index of {segment} built again: {built:?}")
         }
         JobDone::IndexRead { block, result } => {
             let read = result.as_ref().map(|bytes| bytes.len()).map_err(ToString::to_string);

@@ -163,6 +163,8 @@ families! {
         "Messages of segments that went before their time, by state: unconsumed for those that some group had not finished";
     LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";
     LOG_SEGMENTS: Own Gauge "redstart_log_segments" [] "Segments of the log";
+    DAMAGED_SEGMENTS: Own Gauge "redstart_damaged_segment" ["segment"]
+        "1 for each segment that is damaged together with its index, which was given up";
     DISK_SIZE: Own Gauge "redstart_disk_size_bytes" [] "Size of the volume that holds the data";
     DISK_FREE: Own Gauge "redstart_disk_free_bytes" [] "Free space on the volume that holds the data";
     DEDUP_KEYS: Own Gauge "redstart_dedup_keys" [] "Deduplication keys that are remembered";

@@ -87,6 +87,10 @@ fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     }
     maybe(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
     maybe(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));
+    let mut damaged = text.family(catalogue::DAMAGED_SEGMENTS);
+    for segment in overview.iter().flat_map(|overview| &overview.lost_segments) {
+        damaged.put(&[&segment.0.to_string()], 1);
+    }
     let usage = overview.and_then(|overview| overview.usage);
     maybe(text, catalogue::DISK_SIZE, usage.map(|usage| usage.total));
     maybe(text, catalogue::DISK_FREE, usage.map(|usage| usage.free));

@@ -11,7 +11,7 @@ use redstart_engine::{
     Census, Engine, GroupId, GroupName, Held, HeldOf, Overdue, PassedOver, QueueId, QueueKey, Standing,
     Timestamp, TopicId, TopicName,
 };
-use redstart_log::{Position, Usage};
+use redstart_log::{Position, SegmentId, Usage};
 
 use crate::{
     shard::{ShardHandle, Unavailable},
@@ -54,9 +54,14 @@ pub(super) struct Overview {
     pub log_start: Position,
     pub log_bytes: u64,
     pub segments: usize,
+    /// Damaged together with their index.
+    pub lost_segments: Vec<SegmentId>,
     pub usage: Option<Usage>,
     pub frames_since_checkpoint: u64,
 }
+
+/// Damaged segments that are named.
+const LOST_SEGMENTS_MAX: usize = 64;
 
 type Pairs = Arc<[(GroupId, TopicId)]>;
 
@@ -105,6 +110,7 @@ fn begin(engine: &mut Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, us
         log_start,
         log_bytes: log_end.0 - log_start.0,
         segments: segments.len(),
+        lost_segments: engine.lost_segments().take(LOST_SEGMENTS_MAX).collect(),
         usage: engine.usage(),
         frames_since_checkpoint: engine.frames_since_checkpoint(),
     };

@@ -14,7 +14,7 @@ use crate::{
     index::Indexes,
     lite::Lites,
     pop::Progress,
-    record::{Cause, Decision, Fact, Link, Placement, Stored, TransactionEnd},
+    record::{Cause, Decision, Fact, Left, Link, Placement, Stored, TransactionEnd},
     timer::{Timer, TimerKey, Timers},
     topic::Topic,
     transaction::{Half, Transactions},
@@ -148,11 +148,14 @@ impl State {
             Decision::TransactionEnd { id, end } => {
                 self.apply_transaction_end(*id, end, frame, indexes, scope, effects)?;
             }
-            Decision::SendBack { due, timer, id } => {
+            Decision::SendBack { due, timer, id, left } => {
                 let key = TimerKey { due: *due, id: *id };
                 self.add_timer(key, *timer, frame, indexes, scope);
                 if scope.state() {
                     self.note_use(timer.position, frame.segment, *due, indexes);
+                    if let Some(Left { group, queue, offset }) = left {
+                        self.done(*group, *queue, *offset, effects);
+                    }
                 }
             }
             _ if !scope.state() => {}

@@ -5,7 +5,7 @@ use redstart_log::{Appended, Error as LogError, Index, Position, SegmentId};
 use super::{Engine, SendReceipt, Visibility};
 use crate::{
     QueueKey, QueueOffset, Ticket, Timestamp,
-    record::{Cause, Decision, Fact, Placement, Record, Stored, TransactionEnd, decode_payload},
+    record::{Cause, Decision, Fact, Left, Placement, Record, Stored, TransactionEnd, decode_payload},
     state::{Effects, FrameContext, OffsetGap, Scope},
     timer::{TimerKey, TimerState},
 };
@@ -146,8 +146,7 @@ impl Engine {
         for located in decode_payload(&payload, Position(0)).flatten() {
             let fact = match located.record {
                 Record::Fact(fact) => Some(fact),
-                Record::Decision(Decision::Stored(stored)) => self.waits_again(stored.cause),
-                Record::Decision(_) => None,
+                Record::Decision(decision) => ends_flight(&decision).and_then(|left| self.waits_again(left)),
             };
             if let Some(fact) = fact {
                 self.batch.keep_refused(&fact, limit);
@@ -165,10 +164,9 @@ impl Engine {
         (error, refused)
     }
 
-    /// A message whose dead letter was refused waits for another. Facts logged after it left it alone, and must do so
-    /// when they are read back.
-    fn waits_again(&self, cause: Cause) -> Option<Fact> {
-        let Cause::DeadLetter { group, queue, offset, held: true } = cause else { return None };
+    /// A message whose dead letter or retry was refused waits for another. Facts logged after it left it alone, and must do
+    /// so when they are read back.
+    fn waits_again(&self, Left { group, queue, offset }: Left) -> Option<Fact> {
         let flight = self.state.progress(group, queue)?.flight(offset)?;
         let (seq, visible_at) = (flight.seq, flight.visible_at);
         Some(Fact::Invisible { group, queue, offset, seq, visible_at, waiting: true, suspended: false })
@@ -176,13 +174,13 @@ impl Engine {
 
     fn withdraw_proposal(&mut self, decision: &Decision) {
         self.settle(decision);
+        if let Some(Left { group, queue, offset }) = ends_flight(decision) {
+            self.revive(group, queue, offset);
+        }
         match decision {
             Decision::Stored(stored) => {
                 if let Placement::Visible(offset) = stored.placement {
                     self.withdraw_offset(stored.queue, offset);
-                }
-                if let Cause::DeadLetter { group, queue, offset, held: true } = stored.cause {
-                    self.revive(group, queue, offset);
                 }
             }
             Decision::Link(links) => {
@@ -293,6 +291,17 @@ impl Engine {
 
     pub(super) fn segment_has_pending(&self, segment: SegmentId) -> bool {
         self.pending.iter().any(|frame| frame.context.segment == segment)
+    }
+}
+
+/// The message in flight that a decision ends.
+fn ends_flight(decision: &Decision) -> Option<Left> {
+    match decision {
+        Decision::Stored(Stored {
+            cause: Cause::DeadLetter { group, queue, offset, held: true }, ..
+        }) => Some(Left { group: *group, queue: *queue, offset: *offset }),
+        Decision::SendBack { left, .. } => *left,
+        _ => None,
     }
 }
 

@@ -134,7 +134,7 @@ impl Engine {
         let moves: Vec<_> = some.filter_map(|(key, due)| Some((*key, *due, waits(*key)?))).collect();
         for (key, due, timer) in moves {
             self.state.timers.mark(key, TimerState::Recalling);
-            self.propose(None, Decision::SendBack { due, timer, id: redstart_log::Position(0) });
+            self.propose(None, Decision::SendBack { due, timer, id: redstart_log::Position(0), left: None });
             self.propose(None, Decision::Recall { key });
             self.time.moving = true;
         }

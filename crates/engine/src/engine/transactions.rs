@@ -269,7 +269,7 @@ impl Engine {
             state: TimerState::Waiting,
         };
         let ticket = self.ticket();
-        self.propose(Some(ticket), Decision::SendBack { due, timer, id: Position(0) });
+        self.propose(Some(ticket), Decision::SendBack { due, timer, id: Position(0), left: None });
         Ok(ticket)
     }
 

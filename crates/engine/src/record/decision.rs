@@ -22,6 +22,7 @@ const GROUP_DELETE: u8 = 7;
 const RECALL: u8 = 8;
 const SEND_BACK: u8 = 9;
 const SETTING: u8 = 10;
+const LEFT_BEHIND: u8 = 11;
 
 /// What a decision changes: everything that `State::apply` needs, and no body.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,11 +54,13 @@ pub(crate) enum Decision {
     Recall {
         key: TimerKey,
     },
-    /// A 4.x consumer hands a message back: it comes again through `to`, without a second copy of its body.
+    /// A message comes again through the group's retry topic, without a second copy of its body: a consumer that pulls
+    /// handed it back, or it is `left` from a consumer that received it.
     SendBack {
         due: Timestamp,
         timer: Timer,
         id: Position,
+        left: Option<Left>,
     },
     /// A small value of an operator's; without one it is removed.
     Setting {
@@ -65,6 +68,14 @@ pub(crate) enum Decision {
         key: String,
         value: Option<String>,
     },
+}
+
+/// A message in flight that the group's consumers do not ask for any more: done in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub group: GroupId,
+    pub queue: QueueKey,
+    pub offset: QueueOffset,
 }
 
 /// How a transaction ended, and where its message goes.
@@ -282,10 +293,18 @@ impl Decision {
             }),
             Decision::GroupDelete { id } => put_record(out, GROUP_DELETE, |out| out.put_u32(id.0)),
             Decision::Recall { key } => put_record(out, RECALL, |out| put_timer_key(*key, out)),
-            Decision::SendBack { due, timer, id: _ } => put_record(out, SEND_BACK, |out| {
-                out.put_u64(due.0);
-                timer.encode(out);
-            }),
+            Decision::SendBack { due, timer, id: _, left } => {
+                let kind = if left.is_some() { LEFT_BEHIND } else { SEND_BACK };
+                put_record(out, kind, |out| {
+                    if let Some(left) = left {
+                        out.put_u32(left.group.0);
+                        put_queue(left.queue, out);
+                        out.put_u64(left.offset.0);
+                    }
+                    out.put_u64(due.0);
+                    timer.encode(out);
+                })
+            }
             Decision::Setting { namespace, key, value } => put_record(out, SETTING, |out| {
                 out.put_str(namespace);
                 out.put_str(key);
@@ -322,8 +341,17 @@ impl Decision {
             },
             GROUP_DELETE => Decision::GroupDelete { id: GroupId(take.u32()?) },
             RECALL => Decision::Recall { key: take_timer_key(take)? },
-            SEND_BACK => {
-                Decision::SendBack { due: Timestamp(take.u64()?), timer: Timer::decode(take)?, id: position }
+            SEND_BACK | LEFT_BEHIND => {
+                let left = match kind {
+                    LEFT_BEHIND => Some(Left {
+                        group: GroupId(take.u32()?),
+                        queue: take_queue(take)?,
+                        offset: QueueOffset(take.u64()?),
+                    }),
+                    _ => None,
+                };
+                let (due, timer) = (Timestamp(take.u64()?), Timer::decode(take)?);
+                Decision::SendBack { due, timer, id: position, left }
             }
             SETTING => {
                 let (namespace, key) = (take.str()?.to_owned(), take.str()?.to_owned());

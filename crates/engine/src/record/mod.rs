@@ -20,8 +20,8 @@ use bytes::Bytes;
 use redstart_log::{Block, Position, ReadError, Reader};
 
 pub(crate) use decision::{
-    Cause, Decision, KeyHashes, Link, Placement, Stored, StoredRecord, TransactionEnd, dedup_hash, key_hash,
-    put_message, put_queue, put_timer_key, take_queue, take_timer_key,
+    Cause, Decision, KeyHashes, Left, Link, Placement, Stored, StoredRecord, TransactionEnd, dedup_hash,
+    key_hash, put_message, put_queue, put_timer_key, take_queue, take_timer_key,
 };
 pub(crate) use fact::{AckReason, Blocked, Delivered, Fact, PopFact};
 pub use loss::{FetchError, Loss, Proof};

@@ -144,7 +144,10 @@ fn decision() -> impl Strategy<Value = Decision> {
         // The position of a send-back is its own: it is not written.
         ("[a-z]{0,8}", "[a-z]{0,8}", option::of("\\PC{0,20}"))
             .prop_map(|(namespace, key, value)| Decision::Setting { namespace, key, value }),
-        (time(), timer()).prop_map(|(due, timer)| Decision::SendBack { due, timer, id: Position(0) }),
+        (time(), timer(), option::of((group(), queue(), offset()))).prop_map(|(due, timer, left)| {
+            let left = left.map(|(group, queue, offset)| Left { group, queue, offset });
+            Decision::SendBack { due, timer, id: Position(0), left }
+        }),
     ]
 }
 
@@ -301,7 +304,9 @@ proptest! {
         for decision in decisions {
             let (at, _) = decision.put(&mut payload);
             let placed = match decision {
-                Decision::SendBack { due, timer, .. } => Decision::SendBack { due, timer, id: Position(at as u64) },
+                Decision::SendBack { due, timer, left, .. } => {
+                    Decision::SendBack { due, timer, id: Position(at as u64), left }
+                }
                 other => other,
             };
             expected.push(format!("{:?}", Record::Decision(placed)));

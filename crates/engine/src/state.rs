@@ -43,7 +43,9 @@ pub(crate) struct State {
     pub timers: Timers,
     pub transactions: Transactions,
     pub dedup: DedupKeys,
-    /// Flights on their last attempt: when their time is out they are dead letters, also if nobody asks.
+    /// Flights to look at when their time is out, also if no consumer asks: those on their last attempt are dead letters
+    /// then, and those that a consumer which pulls has left behind go to the retry topic. Of these, the next one of
+    /// each queue is here.
     pub last_chances: BTreeSet<(Timestamp, GroupId, QueueKey, QueueOffset)>,
     pub settings: Settings,
     /// When a message last became visible whose body lies in an older segment than its entry.
@@ -462,7 +464,11 @@ impl State {
             }
             Fact::Offset { group, queue, offset } => {
                 if let Some(progress) = self.progress_mut(*group, *queue) {
-                    progress.commit(*offset);
+                    if progress.commit(*offset) {
+                        effects.released.push((*group, queue.topic));
+                    }
+                    let first = progress.next_due(None);
+                    self.last_chances.extend(first.map(|(at, offset)| (at, *group, *queue, offset)));
                 }
             }
             Fact::Reset { group, queue, offset } => {
@@ -501,7 +507,7 @@ impl State {
         };
         for offset in offsets {
             if let Some(flight) = progress.flight(*offset)
-                && u32::from(flight.attempt) >= max
+                && (u32::from(flight.attempt) >= max || progress.is_left_behind(*offset))
             {
                 self.last_chances.insert((flight.visible_at, group, queue, *offset));
             }

@@ -4,11 +4,17 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use redstart_engine::*;
+use redstart_log::{DiskLog, Log, Options, sim::SimStorage};
 use support::*;
 
 fn broker() -> Broker {
-    let mut broker = Broker::default();
+    with_topics(Broker::default())
+}
+
+fn with_topics(mut broker: Broker) -> Broker {
     for name in ["t", "u", "%RETRY%g"] {
         broker.create_topic(name, one_queue(MessageType::Mixed));
     }
@@ -107,4 +113,139 @@ fn a_receive_that_waits_is_woken_by_a_retry() {
     let (by, of) =
         (broker.engine.group_id(&group("g")).unwrap(), broker.engine.topic_id(&topic("t")).unwrap());
     assert!(broker.engine.take_wakes().groups.contains(&(by, of)));
+}
+
+fn stored_offset(broker: &Broker, of: &str) -> Option<u64> {
+    let offset = broker.engine.consumer_offset(&group("g"), &topic(of), QueueId(0)).unwrap();
+    offset.map(|offset| offset.0)
+}
+
+/// What a consumer that pulls finds from its stored offset on, with the deliveries before.
+fn pull(broker: &mut Broker, from: &str) -> Vec<(String, u16)> {
+    let name = topic(from);
+    let offset = broker.engine.pull_from(&group("g"), &name, QueueId(0)).unwrap().unwrap_or(QueueOffset(0));
+    let pull =
+        Pull { topic: &name, queue: QueueId(0), offset, max: 32, bytes_max: 1 << 20, filter: &Filter::All };
+    let pulled = broker.engine.pull(&pull).unwrap();
+    broker.engine.commit_offset(&group("g"), &name, QueueId(0), pulled.next).unwrap();
+    let reader = broker.engine.reader();
+    let id = |found: &PulledMessage| {
+        fetch(&*reader, found.position, found.size).unwrap().message().unwrap().id.to_owned()
+    };
+    pulled.messages.iter().map(|found| (id(found), found.attempt)).collect()
+}
+
+fn left(ids: &[(&str, u16)]) -> Vec<(String, u16)> {
+    ids.iter().map(|(id, attempt)| ((*id).to_owned(), *attempt)).collect()
+}
+
+#[test]
+fn consumers_that_pull_get_what_receives_have_left_once_and_nothing_that_was_acked() {
+    let mut broker = broker();
+    receive(&mut broker, "t");
+    for id in ["a", "b", "c", "d"] {
+        broker.send("t", message(id));
+    }
+    let got = receive(&mut broker, "t");
+    broker.ack(&got[1]);
+    broker.ack(&got[3]);
+    broker.send("t", message("e"));
+    assert_eq!(pull(&mut broker, "t"), left(&[("e", 0)]), "neither what was acked nor what is held");
+    assert!(pull(&mut broker, "%RETRY%g").is_empty());
+    broker.ack(&got[2]);
+    broker.pass(secs(10));
+    broker.pass(secs(0));
+    assert_eq!(pull(&mut broker, "%RETRY%g"), left(&[("a", 1)]), "with its count");
+    assert!(pull(&mut broker, "%RETRY%g").is_empty() && pull(&mut broker, "t").is_empty());
+    assert_eq!((stored_offset(&broker, "t"), stored_offset(&broker, "%RETRY%g")), (Some(5), Some(1)));
+    broker.pass(secs(3600));
+    assert!(receive(&mut broker, "t").is_empty(), "nothing comes back to receives either");
+}
+
+#[test]
+fn a_delivery_that_did_not_count_is_not_lost_to_consumers_that_pull() {
+    let mut broker = broker();
+    receive(&mut broker, "t");
+    broker.send("t", message("a"));
+    let got = receive(&mut broker, "t");
+    broker.engine.give_back(&[got[0].receipt], secs(1), broker.now)[0].unwrap();
+    assert!(pull(&mut broker, "t").is_empty());
+    broker.pass(secs(1));
+    broker.pass(secs(0));
+    assert_eq!(pull(&mut broker, "%RETRY%g"), left(&[("a", 0)]));
+}
+
+#[test]
+fn the_last_attempt_is_a_dead_letter_whoever_consumes() {
+    let mut broker = broker();
+    receive(&mut broker, "t");
+    broker.send("t", message("a"));
+    for _ in 0..4 {
+        assert_eq!(receive(&mut broker, "t").len(), 1);
+        broker.pass(secs(10));
+    }
+    assert!(pull(&mut broker, "t").is_empty());
+    broker.pass(secs(10));
+    broker.pass(secs(0));
+    assert!(pull(&mut broker, "%RETRY%g").is_empty());
+    assert_eq!(pull(&mut broker, "%DLQ%g"), left(&[("a", 0)]));
+}
+
+#[test]
+fn in_order_a_consumer_that_pulls_begins_with_what_is_not_done() {
+    let mut broker = broker();
+    broker.create_group("g", GroupConfig { ordered: true, ..GroupConfig::default() });
+    receive(&mut broker, "t");
+    for (id, order) in [("a", "1"), ("b", "2"), ("c", "1")] {
+        broker.send("t", Message { group: Some(order.to_owned()), ..message(id) });
+    }
+    let got = receive(&mut broker, "t");
+    broker.ack(&got[1]);
+    assert_eq!(pull(&mut broker, "t"), left(&[("a", 0), ("b", 0), ("c", 0)]), "in its place");
+    broker.pass(secs(60));
+    broker.pass(secs(0));
+    assert!(pull(&mut broker, "%RETRY%g").is_empty() && receive(&mut broker, "t").is_empty());
+    assert_eq!(stored_offset(&broker, "t"), Some(3), "what it has stored is done");
+}
+
+#[test]
+fn a_group_that_goes_back_to_receives_gets_its_messages_in_place() {
+    let mut broker = broker();
+    receive(&mut broker, "t");
+    broker.send("t", message("a"));
+    receive(&mut broker, "t");
+    assert!(pull(&mut broker, "t").is_empty());
+    assert!(receive(&mut broker, "t").is_empty(), "held");
+    broker.pass(secs(10));
+    assert_eq!(shown(&receive(&mut broker, "t")), [("a", 2)]);
+}
+
+fn open(disk: &SimStorage, now: Timestamp) -> Broker {
+    let (log, _) = DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(64 << 10)).unwrap();
+    let flusher = log.flusher();
+    let (engine, _) = Engine::open(Box::new(log), Config::default()).unwrap();
+    Broker { engine, flusher, now }
+}
+
+#[test]
+fn what_was_left_to_consumers_that_pull_survives_a_crash() {
+    for moved in [false, true] {
+        let disk = SimStorage::new(1);
+        let mut broker = with_topics(open(&disk, Timestamp(1_000_000)));
+        receive(&mut broker, "t");
+        broker.send("t", message("a"));
+        receive(&mut broker, "t");
+        assert!(pull(&mut broker, "t").is_empty());
+        broker.commit();
+        if moved {
+            broker.pass(secs(10));
+        }
+        let now = broker.now;
+        drop(broker);
+        let mut broker = open(&disk.crash(2), now);
+        broker.pass(secs(10));
+        broker.pass(secs(0));
+        assert_eq!(pull(&mut broker, "%RETRY%g"), left(&[("a", 1)]), "moved before: {moved}");
+        assert_eq!(stored_offset(&broker, "t"), Some(1));
+    }
 }

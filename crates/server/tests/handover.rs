@@ -5,8 +5,9 @@
 mod remoting_support;
 mod support;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use redstart_engine::{Filter, GroupName, Pop, Start, TopicName};
 use redstart_server::grpc::Grpc;
 use redstart_wire::{
     remoting::code,
@@ -81,6 +82,60 @@ async fn what_pull_consumers_handed_back_comes_once_to_consumers_that_receive() 
     let stands = [("consumerGroup", "g"), ("topic", "%RETRY%g"), ("queueId", "0")];
     let offset = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
     assert_eq!(offset.field("offset"), Some("1"), "nothing is left for a consumer that pulls");
+}
+
+/// What receives left is known by its place in the log, so an engine's pop stands for them: its time can be short.
+#[tokio::test]
+async fn what_receives_left_comes_once_to_pull_consumers_and_what_was_acked_does_not() {
+    let broker = Broker::start().await;
+    let mut old = broker.with_topic("t", 1).await;
+    for body in ["a", "b", "c"] {
+        send_message(&mut old, "t", 0, "", body).await;
+    }
+    old.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, r#"{"groupName":"g"}"#).await;
+    let acked = broker.shard.handle().ask(|engine, now| {
+        let (group, topic) = (GroupName::new("g").unwrap(), TopicName::new("t").unwrap());
+        let pop = Pop {
+            group: &group,
+            topic: &topic,
+            queue: None,
+            max: 32,
+            invisible: Duration::from_secs(1),
+            filter: &Filter::All,
+            attempt: None,
+            client: "c",
+            start: Start::Earliest,
+            one_per_group: false,
+            in_order: false,
+        };
+        let popped = engine.pop(&pop, now).unwrap();
+        popped.deliveries[1..].iter().map(|delivery| engine.ack(delivery.receipt, now)).collect::<Vec<_>>()
+    });
+    assert_eq!(acked.unwrap().await.unwrap(), [Ok(()), Ok(())]);
+
+    let stands = [("consumerGroup", "g"), ("topic", "t"), ("queueId", "0")];
+    let looked = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
+    assert_eq!(looked.field("offset"), Some("0"), "for one that is no consumer: a is not done");
+    let heartbeat = remoting_support::consumer("c", "g", "t", "*").replace(
+        r#""subscriptionDataSet":["#,
+        r#""subscriptionDataSet":[{"topic":"%RETRY%g","subString":"*","subVersion":1},"#,
+    );
+    assert_eq!(old.call_json(code::HEART_BEAT, &heartbeat).await.code, code::SUCCESS);
+    let begins = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
+    assert_eq!(begins.field("offset"), Some("3"), "b and c were acked, and a comes through the retry topic");
+    let retried = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let answer = old.call(code::PULL_MESSAGE, &pull("%RETRY%g")).await;
+            if answer.code == code::SUCCESS {
+                return messages(&answer);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let retried = retried.await.unwrap();
+    assert_eq!((retried.len(), &retried[0].body[..], retried[0].reconsume_times), (1, &b"a"[..], 1));
+    let looked = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
+    assert_eq!(looked.field("offset"), Some("3"));
 }
 
 /// The operator is told to create a topic only if that can be done by hand.

@@ -70,6 +70,7 @@ impl World {
                     start: Start::Earliest,
                     one_per_group: false,
                     in_order: false,
+                    retries: false,
                 };
                 let receipts = self.pop(&group, &topic, &ask)?;
                 got += receipts.len();

@@ -1,8 +1,8 @@
 //! Reading every queue, as a pull consumer would, and describing everything that can be seen.
 
 use redstart_engine::{
-    DLQ_PREFIX, Filter, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId, QueueKey,
-    QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
+    DLQ_PREFIX, Filter, GroupName, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId,
+    QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
 use redstart_log::Position;
 
@@ -134,7 +134,7 @@ impl World {
         if dead_letter {
             dead_letters::check(&mut self.model, name.as_str(), number, &view)
         } else if name.as_str().starts_with(RETRY_PREFIX) {
-            self.retry_found(key.topic, seen)
+            self.retry_found(name, key.topic, seen)
         } else {
             self.message_found(key, found.offset, seen)
         }
@@ -152,7 +152,7 @@ impl World {
         Ok(())
     }
 
-    fn retry_found(&mut self, topic: TopicId, seen: Seen) -> Checked {
+    fn retry_found(&mut self, name: &TopicName, topic: TopicId, seen: Seen) -> Checked {
         let fitting = self.model.handed_back.iter_mut().filter(|back| {
             back.number == seen.number
                 && back.to == topic
@@ -164,6 +164,9 @@ impl World {
         let back =
             fitting.min_by_key(|back| (back.due > seen.stored_at, back.fate != Fate::Stored, back.due));
         let Some(back) = back else {
+            if self.left_found(name, seen) {
+                return Ok(());
+            }
             let known: Vec<_> =
                 self.model.handed_back.iter().filter(|back| back.number == seen.number).collect();
             let detail = format!("{seen:?} is in a retry topic; handed back were {known:?}");
@@ -173,6 +176,22 @@ impl World {
         ensure(back.due <= seen.stored_at && back.due <= self.now, visibility::NOT_EARLY, || {
             format!("{back:?}")
         })
+    }
+
+    /// Whether a message in a retry topic was left there by a group whose consumers pull.
+    fn left_found(&mut self, name: &TopicName, seen: Seen) -> bool {
+        let group = name.retried_group().and_then(|group| GroupName::new(group).ok());
+        let Some(group) = group.and_then(|group| self.engine().group_id(&group)) else { return true };
+        for (key, offset) in self.model.places_of(seen.number) {
+            if self.model.standings.contains_key(&(group, key.topic)) {
+                let turn = self.model.turn(group, key, offset);
+                if turn.left && seen.attempt <= turn.most() {
+                    (turn.left, turn.left_before) = (false, true);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// A queue still lists a message whose body has gone with its segment.

@@ -79,7 +79,7 @@ fn progress(steps: Vec<Step>) -> Progress {
                 let seq = progress.seq;
                 progress.change_invisible(at(offset), seq, Timestamp(visible_at), waiting);
             }
-            Step::Commit(offset) => progress.commit(at(offset)),
+            Step::Commit(offset) => drop(progress.commit(at(offset))),
             Step::Reset(offset) => progress.reset(at(offset)),
         }
     }

@@ -225,7 +225,11 @@ impl Engine {
         if progress.low_watermark() < min {
             progress.raise_to(min);
         }
-        progress.set_ordered(ordered);
+        // A start must find the queue consumed in the same way, also if this receive finds nothing.
+        if progress.pulled || progress.locks.is_some() != ordered {
+            let seq = progress.seq;
+            self.record(&Fact::Pop(PopFact { group, queue: key, ordered, seq, ..PopFact::default() }));
+        }
         true
     }
 

@@ -231,6 +231,27 @@ impl Engine {
         Ok(progress.map(|progress| progress.low_watermark().max(min).min(end)))
     }
 
+    /// Where a consumer that pulls goes on in a queue; `None` when its group has never consumed it. From here on what is in
+    /// flight there comes to consumers that pull, unless the group consumes in order: then it starts with that.
+    pub fn pull_from(
+        &mut self,
+        group: &GroupName,
+        topic: &TopicName,
+        queue: QueueId,
+    ) -> Result<Option<QueueOffset>, OffsetError> {
+        let key = self.check_queue(topic, queue)?;
+        let group = self.known_group(group)?;
+        let (min, end) = self.offset_range(topic, queue)?;
+        let Some(progress) = self.state.progress(group, key).filter(|progress| progress.started) else {
+            return Ok(None);
+        };
+        let offset = progress.pulls_from().max(min).min(end);
+        if progress.in_flight() > 0 && !progress.pulled && progress.locks.is_none() {
+            self.record(&Fact::Offset { group, queue: key, offset });
+        }
+        Ok(Some(offset))
+    }
+
     /// A pull consumer stores where it goes on. An offset out of range is corrected.
     pub fn commit_offset(
         &mut self,

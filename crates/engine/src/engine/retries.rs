@@ -4,13 +4,19 @@
 //! to it. When such a group goes on with receives, its messages there are delivered as messages of the topics they were
 //! sent to. One cursor goes over the retry topic: a message of another topic than the one that is asked for is
 //! passed over and is in flight, visible, until a receive asks for its topic. The flight's lock holds that topic.
+//!
+//! The other way round, consumers that pull do not ask for what receives have left in flight: each such message goes to
+//! the retry topic when its time is out, with its count.
 
 use std::collections::BTreeSet;
 
-use super::{Delivery, Engine, Pop, PopError, Popped, Start};
+use redstart_log::Position;
+
+use super::{Delivery, Engine, Pop, PopError, Popped, Start, tick::Burial};
 use crate::{
     Entry, GroupId, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicId, TopicName,
-    record::{Delivered, Fact, PopFact, Proof, fetch},
+    record::{AckReason, Decision, Delivered, Fact, Left, PopFact, Proof, fetch},
+    timer::{Timer, TimerState},
 };
 
 /// Names the topic that a message in a retry topic was sent to, if its sender made a copy of it for the retry topic.
@@ -167,6 +173,43 @@ impl Engine {
         }
         step.cursor = Some(next).filter(|next| *next != first);
         Ok(step)
+    }
+
+    /// A message in flight goes to the retry topic: its time is out, and the group's consumers pull now.
+    pub(super) fn leave_to_pulls(&mut self, left: Left, attempts: u16, now: Timestamp) -> Burial {
+        let Left { group, queue: from, offset } = left;
+        let Some(name) = self.state.groups.get(&group).map(|group| group.name.retry_topic()) else {
+            return Burial::Unreadable;
+        };
+        let to = match self.made_topic(name) {
+            Ok(to) => to,
+            Err(burial) => return burial,
+        };
+        let queue = self.state.topics.get(&from.topic).and_then(|topic| topic.queue(from.queue));
+        let entry = match queue.map(|queue| self.indexes.entry(from, queue, offset)) {
+            Some(Ok(Some(entry))) => entry,
+            Some(Err(_)) => return Burial::Later,
+            // Its segment was removed, or its topic deleted.
+            Some(Ok(None)) | None => {
+                self.finish(group, from, vec![offset], AckReason::Unreadable);
+                return Burial::Unreadable;
+            }
+        };
+        let timer = Timer {
+            queue: QueueKey { topic: to, queue: QueueId(0) },
+            position: entry.position,
+            size: entry.size,
+            tag_hash: entry.tag_hash,
+            group_hash: entry.group_hash,
+            attempt: attempts.max(entry.attempt),
+            priority: entry.priority,
+            state: TimerState::Waiting,
+        };
+        self.propose(None, Decision::SendBack { due: now, timer, id: Position(0), left: Some(left) });
+        if let Some(progress) = self.state.known_progress_mut(group, from) {
+            progress.set_dying(offset, true);
+        }
+        Burial::Proposed
     }
 
     /// The topic that a message was sent to, and how often it was delivered; an error without proof may pass.

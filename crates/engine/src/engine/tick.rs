@@ -4,7 +4,7 @@ use crate::{
     TopicName,
     dedup::EXPIRED_PER_STEP,
     pop::FlightState,
-    record::{AckReason, Cause, Decision, Fetched, Link, Placement, Proof, fetch, put_message},
+    record::{AckReason, Cause, Decision, Fetched, Left, Link, Placement, Proof, fetch, put_message},
     timer::{Timer, TimerKey},
 };
 
@@ -36,13 +36,13 @@ pub(super) struct DeadLetter<'a> {
     pub reason: &'a str,
 }
 
-/// What became of a dead letter.
+/// What became of a dead letter, or of a message that goes to the retry topic.
 #[derive(Debug)]
 pub(super) enum Burial {
     Proposed,
     /// Its topic is being created, or deleted before that; try again when that is durable.
     NeedsTopic(TopicName),
-    /// There is no message left to bury.
+    /// There is no message left to move.
     Unreadable,
     /// The disk could not read it this time.
     Later,
@@ -143,7 +143,8 @@ impl Engine {
         Some(Link { key, queue: timer.queue, offset, entry: timer.entry(self.time.stamp()) })
     }
 
-    /// Moves messages whose last attempt has failed to the dead-letter topic.
+    /// Moves messages whose time is out and that no receive will ask for: to the dead-letter topic after their last
+    /// attempt, to the retry topic when the group's consumers pull.
     pub(super) fn bury(&mut self, now: Timestamp) {
         for _ in 0..BURIALS_PER_TICK {
             let Some(chance) = self.state.last_chances.first().copied().filter(|(at, ..)| *at <= now) else {
@@ -154,7 +155,12 @@ impl Engine {
             }
             self.state.last_chances.pop_first();
             let (visible_at, group, queue, offset) = chance;
-            let flight = self.state.progress(group, queue).and_then(|progress| progress.flight(offset));
+            let Some(progress) = self.state.progress(group, queue) else { continue };
+            let (left, flight) = (progress.is_left_behind(offset), progress.flight(offset).copied());
+            if progress.pulled {
+                let next = progress.next_due(Some((visible_at, offset)));
+                self.state.last_chances.extend(next.map(|(at, offset)| (at, group, queue, offset)));
+            }
             let attempts = match flight {
                 // One that was given up meanwhile has its dead letter on the way.
                 Some(flight) if flight.visible_at == visible_at && flight.state != FlightState::Dying => {
@@ -170,7 +176,12 @@ impl Engine {
             let exhausted = max.is_some_and(|max| attempts + early >= max);
             let attempts = attempts as u16;
             let dead = DeadLetter { group, queue, offset, attempts, reason: "retries exhausted" };
-            match exhausted.then(|| self.dead_letter(None, dead)) {
+            let moved = match (exhausted, left) {
+                (true, _) => Some(self.dead_letter(None, dead)),
+                (false, true) => Some(self.leave_to_pulls(Left { group, queue, offset }, attempts, now)),
+                (false, false) => None,
+            };
+            match moved {
                 Some(Burial::NeedsTopic(_)) => self.parked.push(chance),
                 Some(Burial::Later) => {
                     self.parked.push(chance);
@@ -209,12 +220,17 @@ impl Engine {
     fn dead_letter_topic(&mut self, group: GroupId) -> Result<TopicId, Burial> {
         let group = self.state.groups.get(&group).ok_or(Burial::Unreadable)?;
         let name = group.name.dead_letter_topic();
+        self.made_topic(name)
+    }
+
+    /// A topic of the group's own; made when there is none.
+    pub(super) fn made_topic(&mut self, name: TopicName) -> Result<TopicId, Burial> {
         match self.topic_id(&name) {
             // It can be made anew when its deletion is durable.
             Some(id) if self.deleting_topics.contains(&id) => Err(Burial::NeedsTopic(name)),
             Some(id) => Ok(id),
             None => {
-                self.create_dead_letter_topic(name.clone());
+                self.create_own_topic(name.clone());
                 Err(Burial::NeedsTopic(name))
             }
         }
@@ -295,7 +311,7 @@ impl Engine {
         }
     }
 
-    fn create_dead_letter_topic(&mut self, name: TopicName) {
+    fn create_own_topic(&mut self, name: TopicName) {
         let config = TopicConfig {
             message_type: MessageType::Mixed,
             read_queues: 1,

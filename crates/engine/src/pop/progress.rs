@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use super::{Cursor, locks::Locks};
 use crate::{
@@ -53,6 +56,9 @@ pub(crate) struct Progress {
     pub seq: u64,
     /// The group has consumed this queue: not only others of the same topic.
     pub started: bool,
+    /// A consumer that pulls was the last to go on here. It does not ask for messages in flight: when their time is out
+    /// they go to the group's retry topic.
+    pub pulled: bool,
     /// A search ended because too much is in flight: it goes on when one message is done. Not kept over a start.
     pub full: bool,
 }
@@ -144,6 +150,7 @@ impl Progress {
 
     pub fn apply_pop(&mut self, fact: &PopFact) {
         self.started = true;
+        self.pulled = false;
         self.set_ordered(fact.ordered);
         if fact.cursors.len() > 1 {
             self.cursor.split();
@@ -229,30 +236,37 @@ impl Progress {
         }
     }
 
-    /// A pull consumer stores where it goes on. What is in flight stays there.
-    pub fn commit(&mut self, offset: QueueOffset) {
-        self.move_to(offset, |flight| flight.attempt == 0);
+    /// Where a consumer that pulls goes on. In order that is the first message that is not done; else the first that no
+    /// consumer was given, since what is in flight comes to it through the retry topic.
+    pub fn pulls_from(&self) -> QueueOffset {
+        if self.locks.is_some() { self.low_watermark() } else { self.cursor.low() }
+    }
+
+    /// A pull consumer stores where it goes on: what it has met on its way there is done. That is everything before `to`
+    /// from the place where it began, see [`Progress::pulls_from`]. Other messages in flight stay there.
+    /// Says whether one was in flight, so that others which waited for it may come now.
+    pub fn commit(&mut self, to: QueueOffset) -> bool {
+        let (low, back, ordered) = (self.cursor.low(), to < self.cursor.high(), self.locks.is_some());
+        let met = |at: QueueOffset| at < to && (ordered || at >= low);
+        let dropped = self.drop_flights(|at, flight| met(at) || (back && at >= to && flight.is_new()));
+        if let Some(locks) = &mut self.locks {
+            locks.forget_before(to);
+            locks.forget_from(to);
+        }
+        self.cursor.reset(to);
+        self.started = true;
+        self.pulled = true;
+        self.full &= !dropped;
+        dropped
     }
 
     /// An operator moves the group. What consumers hold of the range moved over is taken from them; what waits for a
-    /// retry still comes.
+    /// retry still comes. What waits there for a lock is skipped, or met again.
     pub fn reset(&mut self, to: QueueOffset) {
-        self.move_to(to, |flight| flight.attempt == 0 || flight.state == FlightState::Held);
-    }
-
-    /// Moves the cursor, and drops from flight what `drops` names of the range moved over. What waits there for a lock
-    /// is skipped, or met again.
-    fn move_to(&mut self, to: QueueOffset, drops: impl Fn(&Flight) -> bool) {
         let back = to < self.cursor.high();
-        let dropped: Vec<QueueOffset> = self
-            .flights
-            .iter()
-            .filter(|(at, flight)| drops(flight) && (**at >= to) == back)
-            .map(|(at, _)| *at)
-            .collect();
-        for at in dropped {
-            self.done(at);
-        }
+        self.drop_flights(|at, flight| {
+            (at >= to) == back && (flight.is_new() || flight.state == FlightState::Held)
+        });
         match &mut self.locks {
             Some(locks) if back => locks.forget_from(to),
             Some(locks) => locks.forget_before(to),
@@ -260,6 +274,26 @@ impl Progress {
         }
         self.cursor.reset(to);
         self.started = true;
+    }
+
+    /// What has a decision under way stays: that decision ends it, also when it is read back.
+    fn drop_flights(&mut self, drops: impl Fn(QueueOffset, &Flight) -> bool) -> bool {
+        let drops = |at, flight: &Flight| flight.state != FlightState::Dying && drops(at, flight);
+        let dropped: Vec<QueueOffset> =
+            self.flights().filter(|(at, flight)| drops(*at, flight)).map(|(at, _)| at).collect();
+        dropped.iter().fold(false, |any, at| self.done(*at) || any)
+    }
+
+    /// The flight whose time is out next, after the one that is named.
+    pub fn next_due(&self, after: Option<(Timestamp, QueueOffset)>) -> Option<(Timestamp, QueueOffset)> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.due.range((after, Bound::Unbounded)).next().copied()
+    }
+
+    /// Whether a message in flight is to go to the retry topic when its time is out. One that the consumer which pulls
+    /// has still before it comes from there.
+    pub fn is_left_behind(&self, offset: QueueOffset) -> bool {
+        self.pulled && self.locks.is_none() && offset < self.cursor.low()
     }
 
     /// Messages below `min` are gone from the log. Says whether one of them was in flight, so that others which waited for
@@ -301,7 +335,8 @@ impl Progress {
             out.put_u8(flight.priority);
             out.put_u8(u8::from(flight.state == FlightState::Waiting));
         }
-        out.put_u8(u8::from(self.locks.is_some()) | (u8::from(self.started) << 1));
+        let flags = [self.locks.is_some(), self.started, self.pulled];
+        out.put_u8(flags.iter().enumerate().fold(0, |bits, (n, flag)| bits | (u8::from(*flag) << n)));
         let waiting = self.locks.as_ref().map(|locks| locks.all_waiting()).unwrap_or_default();
         out.put_u32(waiting.len() as u32);
         for (offset, lock) in waiting {
@@ -328,6 +363,7 @@ impl Progress {
         }
         let flags = take.u8()?;
         progress.started = flags & 2 != 0;
+        progress.pulled = flags & 4 != 0;
         if flags & 1 != 0 {
             progress.set_ordered(true);
         }

@@ -55,7 +55,12 @@ impl Reference {
                 self.timers[timer].phase = Phase::Recalled;
                 self.free_key(self.timers[timer].message);
             }
-            What::SendBack { timer } => self.timers.push(timer),
+            What::SendBack { timer, left } => {
+                self.timers.push(timer);
+                if let Some(left) = left {
+                    self.finish(left);
+                }
+            }
         }
         Ok(())
     }

@@ -162,6 +162,7 @@ impl Harness {
             Op::CommitOffset { group, topic, queue, offset } => {
                 self.commit_offset(*group, *topic, *queue, *offset)?;
             }
+            Op::PullFrom { group, topic, queue } => self.pull_from(*group, *topic, *queue)?,
             Op::Reset { group, topic, queue, to } => self.reset(*group, *topic, *queue, *to)?,
             Op::Query { topic, key, from_age_ms, span_ms, max } => {
                 self.query(*topic, *key, *from_age_ms, *span_ms, *max)?;

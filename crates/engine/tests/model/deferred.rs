@@ -3,7 +3,10 @@
 use redstart_engine::*;
 use redstart_log::Position;
 
-use super::reference::*;
+use super::{
+    reference::*,
+    standing::{Flight, Place},
+};
 
 impl Reference {
     /// Proposes everything that is due; returns the transactions to be asked about, with the number of the question.
@@ -34,13 +37,21 @@ impl Reference {
         }
     }
 
-    /// Messages whose last attempt has failed, in the order in which that happened.
-    fn exhausted(&self) -> Vec<(u64, Dead, u16)> {
+    /// Messages whose last attempt has failed, or that pull consumers have left behind, in the order in which their time ran
+    /// out.
+    fn unasked_for(&self) -> Vec<(u64, Dead, u16)> {
         let mut found = Vec::new();
         for ((group, topic), subscription) in &self.subscriptions {
             let max = self.groups[*group].config.attempts_max();
             for (queue, standing) in subscription.queues.iter().enumerate() {
-                for (offset, flight) in standing.iter().flat_map(|standing| standing.flights()) {
+                let Some(standing) = standing else { continue };
+                for (at, offset, attempt) in standing.left_behind(self.now) {
+                    if u32::from(attempt) < max {
+                        let dead = Dead { group: *group, topic: *topic, queue: queue as u32, offset };
+                        found.push((at, dead, attempt));
+                    }
+                }
+                for (offset, flight) in standing.flights() {
                     let over = flight.visible_at <= self.now && u32::from(flight.attempt) >= max;
                     if over && !flight.dying {
                         let dead = Dead { group: *group, topic: *topic, queue: queue as u32, offset };
@@ -53,16 +64,35 @@ impl Reference {
         found
     }
 
-    /// Moves exhausted messages to the dead letters of their group, or has the topic for these made.
+    /// Moves exhausted messages to the dead letters of their group, or has the topic for these made; those left behind go
+    /// to the retry topic likewise.
     pub fn bury(&mut self) {
-        for (_, dead, attempts) in self.exhausted() {
-            self.dead_letter(None, dead, attempts, "retries exhausted");
+        for (_, dead, attempts) in self.unasked_for() {
+            if u32::from(attempts) >= self.groups[dead.group].config.attempts_max() {
+                self.dead_letter(None, dead, attempts, "retries exhausted");
+            } else {
+                self.retry(dead, attempts);
+            }
         }
     }
 
-    /// Proposes a dead letter; `false` when its topic does not exist yet.
-    pub fn dead_letter(&mut self, ticket: Option<Ticket>, dead: Dead, attempts: u16, reason: &str) -> bool {
-        let name = self.groups[dead.group].name.dead_letter_topic();
+    /// Proposes the retry of a message that was left behind, if the topic for it is there.
+    fn retry(&mut self, left: Dead, attempts: u16) {
+        let Some(to) = self.own_topic(self.groups[left.group].name.retry_topic()) else { return };
+        let entry = self.entries(left.topic, left.queue)[left.offset].clone();
+        let (message, attempt) = (entry.message, attempts.max(entry.attempt));
+        let (due, phase) = (self.now, Phase::Waiting);
+        let timer = Timer { due, topic: to, queue: 0, message, attempt, phase, key: None };
+        let place = &mut self.standing_mut(left.group, left.topic, left.queue).places[left.offset];
+        match place {
+            Place::Flight(flight) => flight.dying = true,
+            _ => *place = Place::Flight(Flight::passed_over()),
+        }
+        self.propose(None, What::SendBack { timer, left: Some(left) });
+    }
+
+    /// A topic of a group's own; proposed when there is none.
+    fn own_topic(&mut self, name: TopicName) -> Option<usize> {
         let Some(to) = self.topic(&name) else {
             if !self.is_creating(name.as_str()) {
                 let (message_type, read_queues, write_queues) = (MessageType::Mixed, 1, 1);
@@ -70,11 +100,15 @@ impl Reference {
                     TopicConfig { message_type, read_queues, write_queues, ..TopicConfig::default() };
                 self.propose(None, What::PutTopic { name, config });
             }
-            return false;
+            return None;
         };
-        if self.is_deleting_topic(to) {
-            return false;
-        }
+        Some(to).filter(|to| !self.is_deleting_topic(*to))
+    }
+
+    /// Proposes a dead letter; `false` when its topic does not exist yet.
+    pub fn dead_letter(&mut self, ticket: Option<Ticket>, dead: Dead, attempts: u16, reason: &str) -> bool {
+        let name = self.groups[dead.group].name.dead_letter_topic();
+        let Some(to) = self.own_topic(name) else { return false };
         let original = &self.stored[self.entries(dead.topic, dead.queue)[dead.offset].message];
         // A topic that is gone has left no name behind: then it is the retry topic, if it came out of that.
         let home = [original.topic, dead.topic].into_iter().find(|home| self.topics[*home].alive);

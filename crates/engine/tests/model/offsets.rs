@@ -69,6 +69,41 @@ impl Harness {
         Ok(())
     }
 
+    /// A pull consumer begins: what is in flight is left behind.
+    pub fn pull_from(&mut self, group: usize, topic: usize, queue: u32) -> Check {
+        let (by, of) = (group_name(group), topic_name(topic));
+        let mut expected = self.expected_queue(topic, queue);
+        expected.extend(self.reference.group(&by).is_none().then_some("group"));
+        let result = self.engine.pull_from(&by, &of, QueueId(queue));
+        same_refusal("pull from", &expected, result.as_ref().err().map(offset_refusal))?;
+        let (Ok(found), Some(group), Some(topic)) =
+            (result, self.reference.group(&by), self.reference.topic(&of))
+        else {
+            return Ok(());
+        };
+        let Some(standing) = self.reference.standing(group, topic, queue) else {
+            return if found.is_none_or(|found| found.0 == 0) {
+                Ok(())
+            } else {
+                Err(format!("pull from {found:?}"))
+            };
+        };
+        let from = standing.pulls_from();
+        let legal = match found {
+            Some(found) => found.0 as usize == from,
+            None => !standing.used,
+        };
+        if !legal {
+            return Err(format!("pull from {found:?}, expected {from}: {standing:?}"));
+        }
+        let levels = self.reference.levels(topic, queue);
+        let standing = self.reference.standing_mut(group, topic, queue);
+        if found.is_some() && !standing.ordered && !standing.pulled && standing.has_flights(&levels) {
+            standing.commit(from, &levels);
+        }
+        Ok(())
+    }
+
     pub fn reset(&mut self, group: usize, topic: usize, queue: Option<u32>, to: To) -> Check {
         let (by, of) = (group_name(group), topic_name(topic));
         let now = self.reference.now;

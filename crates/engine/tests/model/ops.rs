@@ -96,6 +96,11 @@ pub enum Op {
         queue: u32,
         offset: u64,
     },
+    PullFrom {
+        group: usize,
+        topic: usize,
+        queue: u32,
+    },
     Reset {
         group: usize,
         topic: usize,
@@ -324,6 +329,7 @@ fn offsets() -> impl Strategy<Value = Op> {
             .prop_map(|(topic, queue, offset, max, filter)| Op::Pull { topic, queue, offset, max, filter }),
         2 => (group(), topic(), queue(), offset())
             .prop_map(|(group, topic, queue, offset)| Op::CommitOffset { group, topic, queue, offset }),
+        2 => (group(), topic(), queue()).prop_map(|(group, topic, queue)| Op::PullFrom { group, topic, queue }),
         2 => (group(), topic(), option::of(queue()), to)
             .prop_map(|(group, topic, queue, to)| Op::Reset { group, topic, queue, to }),
         2 => (topic(), 0..6u8, time_ms(), time_ms(), 1..20usize).prop_map(

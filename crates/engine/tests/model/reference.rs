@@ -118,7 +118,7 @@ pub enum What {
     PutGroup { name: GroupName, config: GroupConfig },
     DeleteGroup { group: usize },
     Recall { timer: usize },
-    SendBack { timer: Timer },
+    SendBack { timer: Timer, left: Option<Dead> },
 }
 
 #[derive(Debug)]
@@ -286,6 +286,11 @@ impl Reference {
                     self.keyed.retain(|key, _| !store.carries(key));
                     let flight = store.dead.and_then(|dead| self.flight_mut(dead));
                     if let Some(flight) = flight.filter(|flight| flight.dying) {
+                        (flight.dying, flight.waiting) = (false, true);
+                    }
+                }
+                What::SendBack { left: Some(left), .. } => {
+                    if let Some(flight) = self.flight_mut(*left).filter(|flight| flight.dying) {
                         (flight.dying, flight.waiting) = (false, true);
                     }
                 }

@@ -313,7 +313,7 @@ impl Harness {
         let (message, phase) = (entry.message, Phase::Waiting);
         let timer = Timer { due, topic: to, queue: 0, message, attempt, phase, key: None };
         if let Ok(ticket) = result {
-            self.propose(ticket, What::SendBack { timer });
+            self.propose(ticket, What::SendBack { timer, left: None });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redstart_engine::Receipt;
+use redstart_engine::{GroupId, QueueId, QueueKey, QueueOffset, Receipt, TopicId};
 
 pub const LEVELS: usize = 10;
 
@@ -23,8 +23,17 @@ pub struct Flight {
     pub attempt_id: Option<String>,
     /// The consumer gave it back for a retry.
     pub waiting: bool,
-    /// Its dead letter is on its way.
+    /// Its dead letter, or its retry through the retry topic, is on its way.
     pub dying: bool,
+}
+
+impl Flight {
+    /// Of a message that an ordered pop passed over, and that goes to the retry topic.
+    pub fn passed_over() -> Flight {
+        let queue = QueueKey { topic: TopicId(0), queue: QueueId(0) };
+        let receipt = Receipt { group: GroupId(0), queue, offset: QueueOffset(0), seq: 0 };
+        Flight { receipt, visible_at: 0, attempt: 0, attempt_id: None, waiting: true, dying: true }
+    }
 }
 
 /// What the group sees of a message of the queue.
@@ -74,12 +83,17 @@ pub struct Standing {
     pub cursors: [usize; LEVELS],
     /// An offset was stored, or a message was handed out: not merely looked at and found empty.
     pub used: bool,
+    /// The last to receive here did so in order.
+    pub ordered: bool,
+    /// A consumer that pulls has stored an offset since the last receive.
+    pub pulled: bool,
 }
 
 impl Standing {
     pub fn starting_at(offset: usize) -> Standing {
         let used = offset > 0;
-        Standing { places: vec![Place::Done; offset], cursors: [offset; LEVELS], used }
+        let (places, cursors) = (vec![Place::Done; offset], [offset; LEVELS]);
+        Standing { places, cursors, used, ordered: false, pulled: false }
     }
 
     /// Knows of at least `len` messages.
@@ -120,11 +134,75 @@ impl Standing {
         unfinished.unwrap_or(low)
     }
 
-    /// A pull consumer stores its offset: what is in flight stays there. What an ordered pop passed over before the
-    /// place to which the group goes back still comes.
+    /// A pull consumer stores its offset: what it has met before that is done. In order it began with the first message
+    /// that was not done, else with the first that no consumer was given.
     pub fn commit(&mut self, to: usize, levels: &[usize]) {
         self.grow(to);
+        let (low, back, ordered) = (self.low(), self.is_back(to), self.ordered);
+        for (offset, place) in self.places.iter_mut().enumerate() {
+            let passed_over = levels.get(offset).is_some_and(|level| offset < self.cursors[*level]);
+            let met = offset < to && (ordered || offset >= low);
+            match place {
+                Place::Flight(flight) if flight.dying => {}
+                Place::Flight(_) | Place::Ahead if met => *place = Place::Done,
+                Place::Flight(flight) if offset < to || flight.attempt > 0 || !back => {}
+                Place::Ahead if offset < to && passed_over => {}
+                _ if offset < to => *place = Place::Done,
+                _ => *place = Place::Ahead,
+            }
+        }
+        self.cursors = [to; LEVELS];
+        self.used = true;
+        self.pulled = true;
+    }
+
+    fn low(&self) -> usize {
+        *self.cursors.iter().min().expect("there are levels")
+    }
+
+    /// Where a pull consumer begins.
+    pub fn pulls_from(&self) -> usize {
+        if self.ordered { self.consumer() } else { self.low() }
+    }
+
+    /// Handed out and not done, or passed over by an ordered pop.
+    pub fn has_flights(&self, levels: &[usize]) -> bool {
+        let over = |(offset, place): (usize, &Place)| {
+            *place == Place::Ahead && offset < self.cursors[levels[offset]]
+        };
+        self.flights().next().is_some() || self.places.iter().enumerate().any(over)
+    }
+
+    /// What pull consumers do not ask for, with the time since when, and how often it was delivered.
+    pub fn left_behind(&self, now: u64) -> Vec<(u64, usize, u16)> {
+        let low = if self.pulled && !self.ordered { self.low() } else { 0 };
+        let left = |offset: usize| match &self.places[offset] {
+            Place::Flight(flight) if flight.dying || flight.visible_at > now => None,
+            Place::Flight(flight) => Some((flight.visible_at, offset, flight.attempt)),
+            // An ordered pop passed over it.
+            Place::Ahead => Some((0, offset, 0)),
+            Place::Done => None,
+        };
+        (0..low.min(self.places.len())).filter_map(left).collect()
+    }
+
+    fn is_back(&self, to: usize) -> bool {
+        to < *self.cursors.iter().max().expect("there are levels")
+    }
+
+    /// An operator moves the group: what consumers hold of the range moved over is taken from them.
+    pub fn reset(&mut self, to: usize, levels: &[usize]) {
+        self.grow(to);
         let back = self.is_back(to);
+        for (offset, place) in self.places.iter_mut().enumerate() {
+            if let Place::Flight(flight) = place
+                && !flight.waiting
+                && !flight.dying
+                && (offset >= to) == back
+            {
+                *place = Place::Done;
+            }
+        }
         for (offset, place) in self.places.iter_mut().enumerate() {
             let passed_over = levels.get(offset).is_some_and(|level| offset < self.cursors[*level]);
             match place {
@@ -137,25 +215,6 @@ impl Standing {
         }
         self.cursors = [to; LEVELS];
         self.used = true;
-    }
-
-    fn is_back(&self, to: usize) -> bool {
-        to < *self.cursors.iter().max().expect("there are levels")
-    }
-
-    /// An operator moves the group: what consumers hold of the range moved over is taken from them.
-    pub fn reset(&mut self, to: usize, levels: &[usize]) {
-        let back = self.is_back(to);
-        for (offset, place) in self.places.iter_mut().enumerate() {
-            if let Place::Flight(flight) = place
-                && !flight.waiting
-                && !flight.dying
-                && (offset >= to) == back
-            {
-                *place = Place::Done;
-            }
-        }
-        self.commit(to, levels);
     }
 
     /// Passed over, and let through by the filter of whoever passed it.
@@ -200,6 +259,7 @@ impl Standing {
         rules: &Rules,
     ) -> Result<(), String> {
         self.grow(seen.len());
+        (self.ordered, self.pulled) = (rules.ordered, false);
         let full = given.len() == room;
         let offsets: BTreeSet<usize> = given.iter().map(|given| given.offset).collect();
         if given.len() > room || offsets.len() != given.len() {
@@ -244,7 +304,7 @@ impl Standing {
         } else if rules.ordered && self.is_same_attempt(one.offset, rules) {
             self.flight(one.offset).map_or(0, |flight| flight.attempt)
         } else if self.is_due(one.offset, rules) {
-            self.flight(one.offset).map_or(0, |flight| flight.attempt + 1)
+            self.flight(one.offset).map_or(0, |flight| flight.attempt.max(entry.attempt) + 1)
         } else {
             return Err(format!("not to be delivered: {one:?}, it is {:?}", self.places[one.offset]));
         };

@@ -252,6 +252,13 @@ impl Members {
         self.state().consumers.get(group).cloned()
     }
 
+    /// Whether a consumer of the group is on this connection.
+    pub fn has_consumer(&self, group: &str, peer: &Peer) -> bool {
+        let state = self.state();
+        let group = state.consumers.get(group);
+        group.is_some_and(|group| group.members.values().any(|member| member.peer.id == peer.id))
+    }
+
     /// Whether a consumer of the group pulls from this topic of retries.
     pub fn take_retries(&self, group: &str, retry_topic: &str) -> bool {
         let subscribes = |group: &ConsumerGroup| {

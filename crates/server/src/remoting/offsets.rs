@@ -20,13 +20,23 @@ pub(super) async fn committed(request: &Request) -> Result<Answer, Refusal> {
     let group = request.group("consumerGroup")?;
     let (topic, queue) = queue(request)?;
     let zero = request.truth("setZeroIfNotFound").unwrap_or(true);
+    // A consumer asks where to begin; others, such as an operator's tools, only look.
+    let begins = request.context.members.has_consumer(group.as_str(), &request.peer);
     let found = request
-        .ask_here(move |engine| match engine.consumer_offset(&group, &topic, queue) {
-            Ok(None) | Err(OffsetError::UnknownGroup { .. }) if zero && is_young(engine, &topic, queue) => {
-                Ok(Some(QueueOffset(0)))
+        .ask_here(move |engine| {
+            let stored = match begins {
+                true => engine.pull_from(&group, &topic, queue),
+                false => engine.consumer_offset(&group, &topic, queue),
+            };
+            match stored {
+                Ok(None) | Err(OffsetError::UnknownGroup { .. })
+                    if zero && is_young(engine, &topic, queue) =>
+                {
+                    Ok(Some(QueueOffset(0)))
+                }
+                Err(OffsetError::UnknownGroup { .. }) => Ok(None),
+                other => other,
             }
-            Err(OffsetError::UnknownGroup { .. }) => Ok(None),
-            other => other,
         })
         .await??;
     match found {

@@ -30,6 +30,8 @@ pub struct Ask {
     pub start: Start,
     pub one_per_group: bool,
     pub in_order: bool,
+    /// Also what waits for the group in its retry topic.
+    pub retries: bool,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             start: self.rng.of([Start::Earliest, Start::Earliest, Start::Latest, Start::At(self.now)]),
             one_per_group: self.rng.one_in(4),
             in_order: self.rng.one_in(10),
+            retries: false,
         };
         self.pop(&group, &topic, &ask).map(|_| ())
     }
@@ -84,6 +87,10 @@ impl World {
         }
         let name = public_name(&topic.name);
         let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
+        let retries = ask.retries && !ask.in_order && !group.config.ordered;
+        // The topic of the group's retries, if the group begins with it now.
+        let retry = self.engine().topic(&group.name.retry_topic()).filter(|_| retries);
+        let retry = retry.filter(|retry| !self.engine().groups_of(&retry.name).contains(&group.name));
         let (now, filter) = (self.now, ask.filter.filter());
         let pop = Pop {
             group: &group.name,
@@ -100,12 +107,18 @@ impl World {
         };
         let popped = match topic.name.is_lite() {
             true => self.engine().pop_lite(&pop, &[topic.id], None, now),
+            false if retries => self.engine().pop_with_retries(&pop, now),
             false => self.engine().pop(&pop, now),
         };
         // Consumers read for themselves.
         self.storage.fail_read(0);
         if !subscribed && self.engine().groups_of(&topic.name).contains(&group.name) {
             self.note_subscription(group, topic, ask)?;
+        }
+        if let Some(retry) = retry.filter(|retry| self.engine().groups_of(&retry.name).contains(&group.name))
+        {
+            let from_its_beginning = Ask { start: Start::Earliest, ..ask.clone() };
+            self.note_subscription(group, &retry, &from_its_beginning)?;
         }
         self.note_filter(group, topic, ask.filter);
         let popped = match popped {
@@ -226,12 +239,15 @@ impl World {
             }
             Err(error) => return Err(Violation::new(READABLE, error.to_string())),
         }
+        // A retry was received before, by a filter of that time.
+        let is_retry = receipt.queue.topic != topic.id;
         let message = &self.model.messages[seen.number].message;
-        let wanted = self
-            .model
-            .standings
-            .get(&(group.id, topic.id))
-            .is_some_and(|standing| standing.filters.iter().any(|filter| filter.accepts(message)));
+        let wanted = is_retry
+            || self
+                .model
+                .standings
+                .get(&(group.id, topic.id))
+                .is_some_and(|standing| standing.filters.iter().any(|filter| filter.accepts(message)));
         ensure(wanted, FILTERED, || format!("{} gets message {:X}", group.name, seen.number))?;
         if !attempts::repeats(&mut self.model, delivery, ask.attempt.as_deref(), now) {
             acks::check(&mut self.model, delivery)?;

@@ -93,13 +93,37 @@ impl World {
     }
 
     pub fn commit_some_offset(&mut self) -> Checked {
+        if self.rng.one_in(3) {
+            return self.pull_from_some();
+        }
         let Some((group, topic, queue, offset)) = self.some_subscribed_place() else { return Ok(()) };
         let answer = self.engine().commit_offset(&group.name, &topic.name, queue, offset);
         self.say(format!("offset of {} in {} {queue}: {offset}: {answer:?}", group.name, topic.name));
         if answer.is_ok() {
-            self.moved(&group, &topic, queue, offset);
+            self.pulled_to(&group, &topic, queue, offset);
         }
         Ok(())
+    }
+
+    /// A consumer that pulls begins where its group stands.
+    fn pull_from_some(&mut self) -> Checked {
+        let Some((group, topic, queue, _)) = self.some_subscribed_place() else { return Ok(()) };
+        let answer = self.engine().pull_from(&group.name, &topic.name, queue);
+        self.say(format!("{} pulls from {} {queue}: {answer:?}", group.name, topic.name));
+        if let Ok(Some(offset)) = answer {
+            self.pulled_to(&group, &topic, queue, offset);
+        }
+        Ok(())
+    }
+
+    fn pulled_to(&mut self, group: &GroupView, topic: &TopicView, queue: QueueId, to: QueueOffset) {
+        let key = QueueKey { topic: topic.id, queue };
+        for offset in (0..to.0).map(QueueOffset) {
+            if self.model.seen(key, offset).is_some() {
+                self.model.turn(group.id, key, offset).passed_by_pulls();
+            }
+        }
+        self.moved(group, topic, queue, to);
     }
 
     pub fn reset_some(&mut self) -> Checked {

@@ -53,6 +53,11 @@ pub struct Turn {
     /// The group was moved back to before it. What is in flight then stays there, and comes once more when the group
     /// gets to it again, whatever became of it meanwhile.
     pub rewound: bool,
+    /// A consumer that pulls has stored an offset behind it while it was not certainly done: it may come to the retry topic,
+    /// once.
+    pub left: bool,
+    /// It has come there. Only a group that is moved back can leave it again.
+    pub left_before: bool,
     /// How often the group was moved: facts from before a move count no more.
     pub life: u32,
     /// Facts about it that are not durable yet.
@@ -91,6 +96,11 @@ impl Turn {
         }
     }
 
+    /// A consumer that pulls has stored an offset behind it.
+    pub fn passed_by_pulls(&mut self) {
+        self.left = self.acked != Acked::Durable && !self.dead && !self.left_before;
+    }
+
     /// An operator moved the group: it may come again from the beginning, or not at all.
     pub fn moved(&mut self, passed_over: bool) {
         self.low = self.base;
@@ -106,6 +116,7 @@ impl Turn {
         } else {
             self.acked = Acked::No;
             self.rewound = true;
+            self.left_before = false;
         }
         self.dead = false;
         self.moved = true;

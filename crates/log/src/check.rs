@@ -124,9 +124,12 @@ const LOST: &str = ".lost";
 pub fn accept_loss(storage: &dyn Storage) -> Result<Vec<String>, Error> {
     let _lock = storage.lock()?;
     let listing = Listing::read(storage)?;
-    let found = find_segments(storage, &listing, None, &mut Report::default())?;
-    let mut aside = Vec::new();
-    if manifest::read(storage)? != manifest::Found::Missing {
+    let manifest = manifest::read(storage)?;
+    let mut left = Report::default();
+    let found = find_segments(storage, &listing, manifest.record().as_ref(), &mut left)?;
+    // Without the manifest the next start could not tell that its creation was not finished.
+    let mut aside = left.leftovers;
+    if manifest != manifest::Found::Missing {
         aside.push(names::MANIFEST.to_owned());
     }
     let mut last = 0;
@@ -212,7 +215,7 @@ fn find_segments(
                 }
                 let unfinished = Some(base) == newest
                     && (base == 0 || !found.is_empty())
-                    && recovery::is_zero_after_header(file.as_ref()).map_err(read)?;
+                    && recovery::is_unfinished(promised, base, file.as_ref()).map_err(read)?;
                 if unfinished {
                     report.leftovers.push(name);
                 } else {

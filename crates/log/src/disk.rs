@@ -6,15 +6,17 @@ mod flusher;
 mod index_writer;
 mod reader;
 mod shared;
+mod spare;
 
 use std::{io, sync::Arc};
 
 use crate::{
     Appended, Checkpoints, Error, Flusher, Index, IndexWriter, Log, Options, Position, Reader, Recovery,
-    SegmentId, SegmentInfo, Usage, checkpoint,
+    SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
     error::io_error,
     frame::{self, Place, Stamp},
     manifest::Durable,
+    names,
     recovery::{self, Listing, Recovered},
     scan::{self, Checks, Scan, Until, Window},
     segment::{End, Part, Segment},
@@ -24,6 +26,8 @@ use crate::{
 
 pub(crate) use shared::hold;
 use shared::{Shared, Tail, Writing};
+use spare::Reserve;
+pub use spare::Spare;
 
 /// A buffer that had to hold a large frame is given back rather than kept for the small ones.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
@@ -46,6 +50,7 @@ pub struct DiskLog {
     /// How much of the active file has been written, with frames or with zeros.
     filled: u64,
     buffer: Vec<u8>,
+    spare: Reserve,
 }
 
 impl DiskLog {
@@ -66,7 +71,8 @@ impl DiskLog {
         };
         let shared = Arc::new(Shared::new(storage, options, segments, tail, manifest, lock));
         let appended = active.segment.last();
-        let log = Self { shared, active, term, appended, allocated, filled: 0, buffer: Vec::new() };
+        let (filled, buffer, spare) = (0, Vec::new(), Reserve::default());
+        let log = Self { shared, active, term, appended, allocated, filled, buffer, spare };
         Ok((log, report))
     }
 
@@ -89,6 +95,23 @@ impl DiskLog {
         self.active.file.allocate(wanted).map_err(|err| self.writing(err))?;
         self.allocated = wanted;
         Ok(())
+    }
+
+    /// Makes room for a frame of this size in the active segment, or begins the next one.
+    fn make_room(&mut self, stored: u64) -> Result<(), Error> {
+        let used = self.active.segment.end() - self.active.segment.base();
+        if used == HEADER_BYTES || used + stored + TRAILER_BYTES <= self.shared.options.segment_bytes {
+            // The trailer too: once the frames are written, sealing must not run out of room.
+            match self.reserve(used + stored + TRAILER_BYTES) {
+                // A file that had to be cut has lost its room. The spare has its own.
+                Err(Error::NoSpace(_)) if self.spare.bytes() > 0 && used > HEADER_BYTES => {
+                    self.active.file.allocate(used + TRAILER_BYTES).map_err(|err| self.writing(err))?;
+                }
+                reserved => return reserved,
+            }
+        }
+        self.start_segment()?;
+        self.reserve(HEADER_BYTES + stored + TRAILER_BYTES)
     }
 
     /// Writes zeros where the next frames will be. Where room was only reserved, every sync makes the file system note
@@ -133,6 +156,8 @@ impl DiskLog {
 
     /// Begins the next segment. On an error the active one stays active.
     fn start_segment(&mut self) -> Result<(), Error> {
+        // At most the newest file may lack its header or its name after a power cut.
+        self.settle_active()?;
         let old = &self.active.segment;
         let header = segment_file::Header {
             base: old.end() + TRAILER_BYTES,
@@ -140,19 +165,53 @@ impl DiskLog {
             previous_term: old.trailer().last_term,
             salt: self.shared.storage.salt(),
         };
-        let file = recovery::create_segment(
-            self.shared.storage.as_ref(),
-            &header,
-            self.shared.options.segment_bytes,
-        )?;
-        // Before any frame can count as durable, the name of its file has to.
-        self.shared.sync_dir()?;
         let segment = Arc::new(Segment::new(header, End::of_empty(&header)));
+        let file = match self.spare.take() {
+            Some(spare) => {
+                self.begin_from(spare.file.as_ref(), &header)?;
+                // The next flush sees to it.
+                segment.set_settled(false);
+                spare.file
+            }
+            None => {
+                let bytes = self.shared.options.segment_bytes;
+                let file = recovery::create_segment(self.shared.storage.as_ref(), &header, bytes)?;
+                // Before any frame can count as durable, the name of its file has to.
+                self.shared.sync_dir()?;
+                file
+            }
+        };
         segment.keep_open(Arc::clone(&file));
         segment.set_active(true);
         self.allocated = self.shared.options.segment_bytes;
         self.filled = 0;
         self.activate(Writing { segment, file });
+        // Without a manifest nothing tells a header that was torn from one that was damaged later.
+        if self.shared.manifest.is_kept() { Ok(()) } else { self.settle_active() }
+    }
+
+    /// Makes a segment of the spare. Nothing of it is durable when this returns. After an error the spare is not used
+    /// again before it was emptied.
+    fn begin_from(&self, spare: &dyn StorageFile, header: &segment_file::Header) -> Result<(), Error> {
+        let name = names::segment(header.base);
+        let beginning = |err| io_error(format!("beginning {name}"), err);
+        spare.write_at(0, &header.encode()).map_err(beginning)?;
+        self.shared.storage.rename(names::SPARE, &name).map_err(|err| match beginning(err) {
+            full @ Error::NoSpace(_) => full,
+            // It may have that name after a restart, and frames of the old segment would reach into it.
+            other => self.shared.poison(other),
+        })
+    }
+
+    /// Makes the header and the name of the active segment durable. Only a log that rolls twice between two flushes
+    /// waits for this.
+    fn settle_active(&self) -> Result<(), Error> {
+        let Writing { segment, file } = &self.active;
+        if !segment.is_settled() {
+            file.sync_data().map_err(|err| self.shared.poison(self.writing(err)))?;
+            self.shared.sync_dir()?;
+            segment.set_settled(true);
+        }
         Ok(())
     }
 
@@ -269,15 +328,10 @@ impl Log for DiskLog {
             return Err(Error::FrameTooLarge { size: payload.len(), limit });
         }
         let stored = frame::stored_bytes(payload.len());
-        let used = self.active.segment.end() - self.active.segment.base();
-        if used + stored + TRAILER_BYTES > self.shared.options.segment_bytes && used > HEADER_BYTES {
-            self.start_segment()?;
-        }
+        self.make_room(stored)?;
         let segment = Arc::clone(&self.active.segment);
         let position = segment.end();
         let offset = position - segment.base();
-        // The trailer too: once the frames are written, sealing must not run out of room.
-        self.reserve(offset + stored + TRAILER_BYTES)?;
 
         let index = self.appended + 1;
         let stamp = Stamp { term: self.term, index, timestamp_ms, durable: self.shared.durable() };
@@ -354,6 +408,19 @@ impl Log for DiskLog {
         self.start_segment()
     }
 
+    fn spare_maker(&mut self) -> Option<Arc<dyn SpareMaker>> {
+        self.spare.order().then(|| Arc::clone(&self.shared) as Arc<dyn SpareMaker>)
+    }
+
+    fn put_spare(&mut self, made: Result<Spare, Error>) -> Result<(), Error> {
+        self.spare.put(made)
+    }
+
+    fn scarcity(&self) -> Option<&str> {
+        let (segment, bytes) = (&self.active.segment, self.shared.options.segment_bytes);
+        self.spare.scarcity(bytes.saturating_sub(segment.end() - segment.base()), bytes)
+    }
+
     fn index_writer(&self) -> Arc<dyn IndexWriter> {
         Arc::clone(&self.shared) as Arc<dyn IndexWriter>
     }
@@ -381,7 +448,9 @@ impl Log for DiskLog {
     }
 
     fn usage(&self) -> Result<Usage, Error> {
-        self.shared.storage.usage().map_err(|err| io_error("asking for the size of the volume", err))
+        let asking = |err| io_error("asking for the size of the volume", err);
+        let Usage { total, free } = self.shared.storage.usage().map_err(asking)?;
+        Ok(Usage { total, free: free + self.spare.bytes() })
     }
 }
 

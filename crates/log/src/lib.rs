@@ -32,7 +32,7 @@ pub mod sim;
 mod storage;
 mod types;
 
-pub use disk::DiskLog;
+pub use disk::{DiskLog, Spare};
 pub use error::{Error, ReadError};
 pub use fs::FsStorage;
 pub use memory::MemoryLog;
@@ -75,6 +75,24 @@ pub trait Log: Send {
     /// Ends the active segment, so that the next append starts a new one. Does nothing on an empty segment.
     fn roll(&mut self) -> Result<(), Error>;
 
+    /// Makes the file of the next segment ahead of need, so that rolling waits for no disk and works on a full one. `None`
+    /// while there is such a file or one is being made. A job, because it is slow: run it on any thread, and hand the result
+    /// to [`Log::put_spare`]. Without one a roll makes the file itself.
+    fn spare_maker(&mut self) -> Option<Arc<dyn SpareMaker>> {
+        None
+    }
+
+    /// Takes what came of a [`SpareMaker`]; returns its error.
+    fn put_spare(&mut self, made: Result<Spare, Error>) -> Result<(), Error> {
+        made.map(drop)
+    }
+
+    /// Why hardly any room is left, if so: no further segment can be made, and half of the active one is used. The rest is
+    /// for what must go on, such as acks, and the copies that let the oldest segment go; new data is to be refused.
+    fn scarcity(&self) -> Option<&str> {
+        None
+    }
+
     /// Stores the index of a segment that is no longer active, beside it and durably. A job, because it is slow:
     /// run it on any thread. `Reader::index_read` serves the index once the job is done.
     fn index_writer(&self) -> Arc<dyn IndexWriter>;
@@ -85,7 +103,7 @@ pub trait Log: Send {
     /// Where checkpoints of the state derived from this log are kept.
     fn checkpoints(&self) -> Arc<dyn Checkpoints>;
 
-    /// How full the volume is that holds the log.
+    /// How full the volume is that holds the log. What is reserved for the next segment counts as free.
     fn usage(&self) -> Result<Usage, Error>;
 }
 
@@ -137,6 +155,11 @@ pub trait Reader: Send + Sync {
     ) -> Result<Option<Bytes>, ReadError> {
         self.index_read(segment, offset, len).map(Some)
     }
+}
+
+/// Makes the file of the next segment and reserves its room.
+pub trait SpareMaker: Send + Sync {
+    fn make(&self) -> Result<Spare, Error>;
 }
 
 /// Stores the index of a sealed segment: temporary file, fsync, rename, fsync of the directory.

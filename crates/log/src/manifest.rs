@@ -7,7 +7,8 @@
 //! A record is written only after what it says is true and durable, so it may be old but is never wrong; the newest good
 //! one counts. Most are written without a sync, one for each flush: they survive the end of the process, and the kernel
 //! writes them back in its own time. Those that must survive a power cut are synced: before the oldest segment is removed,
-//! before frames are truncated, and with each checkpoint.
+//! before frames are truncated, with each checkpoint, and before the first frame of a segment counts as durable. The last
+//! one tells a segment whose header was torn, which was never promised, from one whose header was damaged.
 
 use std::{
     io,
@@ -154,6 +155,8 @@ struct State {
     marked: u64,
     /// Whether the newest record has been synced.
     is_synced: bool,
+    /// The segment of which frames are promised by a record that was synced.
+    promised: Option<u64>,
 }
 
 impl Manifest {
@@ -172,7 +175,7 @@ impl Manifest {
             },
         };
         let synced = if let Found::Good { free_slot, .. } = found { free_slot } else { 0 };
-        let state = State { record, synced, marked: 0, is_synced: !good };
+        let state = State { record, synced, marked: 0, is_synced: !good, promised: None };
         let manifest = Self { file, state: Mutex::new(state) };
         if good {
             // Twice, so that both synced slots are good, whichever the next write hits.
@@ -182,21 +185,44 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Notes what a flush has made durable. Not synced. That a record could not be written does not matter to the
-    /// frames: then the one before it counts.
-    pub(crate) fn mark(&self, durable: Durable) {
+    /// Whether there is a file, so that something is promised.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Notes what a flush has made durable. Synced if it is the first note of its segment. That a later record could not
+    /// be written does not matter to the frames: then the one before it counts.
+    pub(crate) fn mark(&self, durable: Durable) -> Result<(), Error> {
+        let set = |record: &mut Record| {
+            record.tail = durable.segment;
+            record.end = durable.end;
+            record.last = durable.last;
+        };
         let mut state = hold(&self.state);
-        state.record.tail = durable.segment;
-        state.record.end = durable.end;
-        state.record.last = durable.last;
+        if state.promised != Some(durable.segment) {
+            drop(state);
+            return match self.write_synced(set).map_err(|err| io_error("writing the manifest", err)) {
+                Ok(()) => {
+                    hold(&self.state).promised = Some(durable.segment);
+                    Ok(())
+                }
+                // Some file systems need room to overwrite. The next flush tries again.
+                Err(Error::NoSpace(_)) => Ok(()),
+                Err(err) => Err(err),
+            };
+        }
+        set(&mut state.record);
         let slot = SYNCED_SLOTS + state.marked % (SLOTS - SYNCED_SLOTS);
         state.marked += 1;
         state.is_synced = false;
         let _ = self.put(&mut state, slot);
+        Ok(())
     }
 
     /// The log is going to be cut there: what is behind it is no longer promised. Synced.
     pub(crate) fn retract(&self, durable: Durable) -> io::Result<()> {
+        // Another segment may get the base of one that is cut.
+        hold(&self.state).promised = None;
         self.write_synced(|record| {
             record.tail = durable.segment;
             record.end = durable.end;

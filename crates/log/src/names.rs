@@ -4,6 +4,8 @@ use crate::storage::TEMPORARY;
 
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const MANIFEST: &str = "manifest";
+/// The file that becomes the next segment.
+pub(crate) const SPARE: &str = "spare";
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,7 @@ pub(crate) enum Kind {
     Temporary,
     Lock,
     Manifest,
+    Spare,
     /// Not one of ours: left alone.
     Foreign,
 }
@@ -35,6 +38,7 @@ impl Kind {
         match name {
             LOCK => return Self::Lock,
             MANIFEST => return Self::Manifest,
+            SPARE => return Self::Spare,
             _ => {}
         }
         if let Some(target) = name.strip_suffix(TEMPORARY) {
@@ -68,6 +72,7 @@ mod tests {
         assert_eq!(Kind::of(&checkpoint(7)), Kind::Checkpoint(7));
         assert_eq!(Kind::of(&format!("{}.tmp", index(7))), Kind::Temporary);
         assert_eq!(Kind::of("lock"), Kind::Lock);
+        assert_eq!(Kind::of("spare"), Kind::Spare);
     }
 
     #[test]

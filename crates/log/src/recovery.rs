@@ -96,7 +96,8 @@ impl Listing {
                 Kind::Index(base) => drop(listing.indexes.insert(base)),
                 Kind::Checkpoint(at) => drop(listing.checkpoints.insert(at)),
                 Kind::Temporary => listing.temporaries.push(name),
-                Kind::Lock | Kind::Manifest | Kind::Foreign => {}
+                // What is in a spare was never promised; it is emptied before it is used.
+                Kind::Lock | Kind::Manifest | Kind::Spare | Kind::Foreign => {}
             }
         }
         listing.temporaries.sort();
@@ -183,12 +184,13 @@ impl Recoverer<'_> {
                     });
                 }
                 Err(segment_file::Fault::Damaged) => {
-                    if let Some(promised) = self.manifest.record() {
-                        check_promised_header(&promised, base, file.len().map_err(read)?)?;
+                    let promised = self.manifest.record();
+                    if let Some(promised) = &promised {
+                        check_promised_header(promised, base, file.len().map_err(read)?)?;
                     }
                     let unfinished = Some(base) == newest
                         && (base == 0 || !found.is_empty())
-                        && is_zero_after_header(file.as_ref()).map_err(read)?;
+                        && is_unfinished(promised.as_ref(), base, file.as_ref()).map_err(read)?;
                     if !unfinished {
                         return Err(corrupt(&name, base, base, HEADER_DAMAGED));
                     }
@@ -591,7 +593,18 @@ pub(crate) fn index_is_whole(storage: &dyn Storage, base: u64) -> Result<bool, E
     }
 }
 
-pub(crate) fn is_zero_after_header(file: &dyn StorageFile) -> io::Result<bool> {
+/// Whether a segment without a good header was being made when the crash came: the manifest promises nothing in it or
+/// behind it, or no frame was written yet.
+pub(crate) fn is_unfinished(
+    promised: Option<&manifest::Record>,
+    base: u64,
+    file: &dyn StorageFile,
+) -> io::Result<bool> {
+    let unpromised = promised.is_some_and(|promised| promised.end <= base + HEADER_BYTES);
+    Ok(unpromised || is_zero_after_header(file)?)
+}
+
+fn is_zero_after_header(file: &dyn StorageFile) -> io::Result<bool> {
     let mut window = Window::new(file)?;
     let mut offset = HEADER_BYTES;
     while offset < window.file_len() {

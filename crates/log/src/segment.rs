@@ -23,6 +23,8 @@ pub(crate) struct Segment {
     last_timestamp_ms: AtomicU64,
     last_term: AtomicU64,
     active: AtomicBool,
+    /// Whether the header and the name of the file are durable.
+    settled: AtomicBool,
     has_index: AtomicBool,
     log_file: Slot,
     index_file: Slot,
@@ -58,6 +60,7 @@ impl Segment {
             last_timestamp_ms: AtomicU64::new(end.last_timestamp_ms),
             last_term: AtomicU64::new(end.last_term),
             active: AtomicBool::new(false),
+            settled: AtomicBool::new(true),
             has_index: AtomicBool::new(false),
             log_file: Slot::default(),
             index_file: Slot::default(),
@@ -108,6 +111,14 @@ impl Segment {
 
     pub(crate) fn set_active(&self, active: bool) {
         self.active.store(active, Ordering::Release);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_settled(&self, settled: bool) {
+        self.settled.store(settled, Ordering::Release);
     }
 
     pub(crate) fn has_index(&self) -> bool {

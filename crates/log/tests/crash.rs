@@ -65,6 +65,13 @@ struct Life {
     log: DiskLog,
     told: Told,
     random: Random,
+    /// Segments are made ahead of need.
+    spares: bool,
+}
+
+/// Makes the next segment, if it is wanted.
+fn make_spare(log: &mut DiskLog) -> Result<(), Error> {
+    log.spare_maker().map_or(Ok(()), |maker| log.put_spare(maker.make()))
 }
 
 impl Life {
@@ -75,6 +82,9 @@ impl Life {
             let bytes = payload(self.random.next(), len);
             self.told.given.entry(index).or_default().push(bytes.clone());
             self.log.append(index * 10, &bytes)?;
+            if self.spares && self.random.one_in(2) {
+                make_spare(&mut self.log)?;
+            }
         }
         Ok(())
     }
@@ -155,7 +165,7 @@ impl Life {
 /// Lives until the end, or until the disk dies.
 fn live(disk: &SimStorage, seed: u64) -> Option<Told> {
     let (log, _) = open(disk).ok()?;
-    let mut life = Life { log, told: Told::default(), random: Random::new(seed) };
+    let mut life = Life { log, told: Told::default(), random: Random::new(seed), spares: seed % 2 == 1 };
     let lived = life.live();
     assert!(lived.is_ok() || disk.is_dead(), "seed {seed}: {lived:?}");
     Some(life.told)
@@ -337,6 +347,9 @@ fn keeps_its_word(seed: u64, planted: Option<Planted>) -> bool {
                         return;
                     };
                     let appended = log.append(0, &bytes).ok();
+                    if seed % 4 > 1 {
+                        let _ = make_spare(&mut log);
+                    }
                     if let Some(appended) = appended {
                         given.lock().unwrap().insert(appended.index.0, vec![bytes]);
                     }

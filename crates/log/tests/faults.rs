@@ -144,6 +144,132 @@ fn segment_that_a_full_disk_refused_does_not_come_back() {
     }
 }
 
+/// A log with several segments and a spare, on a disk that has room for nothing else.
+fn full_with_spare() -> (SimStorage, DiskLog) {
+    let disk = SimStorage::new(1);
+    let (mut log, _) = open(&disk).unwrap();
+    fill(&mut log, 20);
+    make_spare(&mut log).unwrap();
+    let used = disk.usage().map(|usage| usage.total - usage.free).unwrap();
+    disk.set_capacity(Some(used + SEGMENT_BYTES / 2));
+    (disk, log)
+}
+
+fn make_spare(log: &mut DiskLog) -> Result<(), Error> {
+    log.spare_maker().map_or(Ok(()), |maker| log.put_spare(maker.make()))
+}
+
+fn append_until_rolled(log: &mut DiskLog) {
+    let before = log.segments().len();
+    while log.segments().len() == before {
+        let index = log.appended().0 + 1;
+        log.append(index, &payload(index)).unwrap();
+    }
+}
+
+#[test]
+fn spare_takes_frames_on_a_full_disk_and_the_rest_of_it_is_scarce() {
+    let (disk, mut log) = full_with_spare();
+    assert!(log.spare_maker().is_none(), "there is one");
+    append_until_rolled(&mut log);
+    assert!(matches!(make_spare(&mut log), Err(Error::NoSpace(_))));
+    assert!(!disk.list().unwrap().contains(&"spare".to_owned()), "what was reserved is given back");
+    assert_eq!(log.scarcity(), None, "the first half may be used");
+    while log.scarcity().is_none() {
+        fill(&mut log, 1);
+    }
+    let (left, whole) = (log.segments().last().copied().unwrap(), SEGMENT_BYTES);
+    assert!(left.end.0 - left.id.0 > whole / 2 && left.end.0 - left.id.0 < whole / 2 + 1000, "{left:?}");
+    fill(&mut log, 1);
+    // Retention makes room, and then there is a spare again.
+    let oldest = log.segments()[0].id;
+    log.remove_oldest(oldest).unwrap();
+    make_spare(&mut log).unwrap();
+    assert_eq!(log.scarcity(), None);
+    append_until_rolled(&mut log);
+    log.flusher().flush().unwrap();
+    let last = log.appended();
+    let (after, _) = open(&disk.crash(1)).unwrap();
+    assert_eq!(after.appended(), last);
+    assert_whole(&after);
+}
+
+#[test]
+fn spare_is_used_early_where_the_active_segment_has_lost_its_room() {
+    let (disk, mut log) = full_with_spare();
+    disk.no_space_after(Some(100));
+    assert!(matches!(log.append(1, &payload(1)), Err(Error::NoSpace(_))), "a part of it was written");
+    disk.no_space_after(None);
+    // Enough to seal the segment, but not for a frame.
+    let used = disk.usage().map(|usage| usage.total - usage.free).unwrap();
+    disk.set_capacity(Some(used + 64));
+    let before = log.segments().len();
+    fill(&mut log, 3);
+    assert_eq!(log.segments().len(), before + 1);
+    let (after, _) = open(&disk.crash(1)).unwrap();
+    assert_whole(&after);
+}
+
+#[test]
+fn spare_counts_as_free_room() {
+    let (disk, log) = full_with_spare();
+    assert_eq!(disk.usage().unwrap().free, SEGMENT_BYTES / 2);
+    assert_eq!(log.usage().unwrap().free, SEGMENT_BYTES / 2 + SEGMENT_BYTES);
+}
+
+#[test]
+fn spare_is_used_without_waiting_for_the_disk_and_without_a_descriptor() {
+    let (disk, mut log) = full_with_spare();
+    log.flusher().flush().unwrap();
+    let before = disk.counters();
+    disk.no_descriptors(true);
+    append_until_rolled(&mut log);
+    let after = disk.counters();
+    assert_eq!((after.log.syncs, after.dir_syncs), (before.log.syncs, before.dir_syncs));
+    log.flusher().flush().unwrap();
+    assert_eq!(disk.counters().dir_syncs, before.dir_syncs + 1, "its name is durable before its frames are");
+}
+
+#[test]
+fn flipped_bit_in_the_header_of_a_segment_made_of_a_spare_is_damage_after_a_power_cut() {
+    let (disk, mut log) = full_with_spare();
+    append_until_rolled(&mut log);
+    log.flusher().flush().unwrap();
+    // Not synced in the manifest; the power cut loses what it says of this frame.
+    fill(&mut log, 1);
+    let newest = log.segments().last().copied().unwrap();
+    for seed in 0..20 {
+        let after = disk.crash(seed);
+        assert!(after.flip_bit(&file(&newest), 20, 3));
+        assert!(matches!(open(&after).map(|_| ()), Err(Error::Corrupt { .. })), "seed {seed}");
+    }
+}
+
+#[test]
+fn spare_with_frames_in_it_is_emptied_before_it_is_used() {
+    let mut lost_names = 0;
+    for seed in 0..40 {
+        let (disk, mut log) = full_with_spare();
+        log.flusher().flush().unwrap();
+        let durable = log.appended();
+        append_until_rolled(&mut log);
+        // The power is cut before a flush: the new segment may still be called a spare.
+        let after = disk.crash(seed);
+        after.set_capacity(None);
+        lost_names += usize::from(after.list().unwrap().contains(&"spare".to_owned()));
+        let (mut log, _) = open(&after).unwrap();
+        assert!(log.appended() >= durable);
+        make_spare(&mut log).unwrap();
+        append_until_rolled(&mut log);
+        fill(&mut log, 1);
+        let last = log.appended();
+        let (log, recovery) = open(&after.crash(seed)).unwrap();
+        assert_eq!((log.appended(), recovery.cut), (last, None), "seed {seed}");
+        assert_whole(&log);
+    }
+    assert!(lost_names > 5, "{lost_names}");
+}
+
 #[test]
 fn log_on_a_full_disk_opens_and_can_be_cleaned() {
     let (disk, segments) = filled(30);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use redstart_log::{
     Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, Reader, SegmentId, SegmentInfo,
-    Usage,
+    Spare, SpareMaker, Usage,
 };
 
 use rustc_hash::FxHashMap;
@@ -22,10 +22,29 @@ use crate::{
 
 /// Slow work that needs nothing of the engine: run it on any thread and hand the result to [`Engine::job_done`].
 pub enum Job {
-    WriteIndex { segment: SegmentId, index: LiveIndexHandle, writer: Arc<dyn IndexWriter> },
-    SaveCheckpoint { at: Index, state: Vec<u8>, store: Arc<dyn Checkpoints> },
-    ReadIndex { block: ColdBlock, reader: Arc<dyn Reader> },
-    BuildIndex { segment: SegmentId, reader: Arc<dyn Reader>, config: Transactions },
+    WriteIndex {
+        segment: SegmentId,
+        index: LiveIndexHandle,
+        writer: Arc<dyn IndexWriter>,
+    },
+    SaveCheckpoint {
+        at: Index,
+        state: Vec<u8>,
+        store: Arc<dyn Checkpoints>,
+    },
+    ReadIndex {
+        block: ColdBlock,
+        reader: Arc<dyn Reader>,
+    },
+    BuildIndex {
+        segment: SegmentId,
+        reader: Arc<dyn Reader>,
+        config: Transactions,
+    },
+    /// Makes the file of the log's next segment.
+    MakeSpare {
+        maker: Arc<dyn SpareMaker>,
+    },
 }
 
 /// An index on its way to disk, or built again from its segment.
@@ -38,6 +57,7 @@ impl std::fmt::Debug for Job {
             Job::WriteIndex { segment, .. } => write!(f, "WriteIndex({segment})"),
             Job::BuildIndex { segment, .. } => write!(f, "BuildIndex({segment})"),
             Job::ReadIndex { block, .. } => write!(f, "ReadIndex({})", block.segment),
+            Job::MakeSpare { .. } => f.write_str("MakeSpare"),
             Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
         }
     }
@@ -50,6 +70,7 @@ pub enum JobDone {
     CheckpointSaved { at: Index, result: Result<(), LogError> },
     IndexRead { block: ColdBlock, result: Result<Bytes, ReadError> },
     IndexBuilt { segment: SegmentId, result: Result<LiveIndexHandle, OpenError> },
+    SpareMade { result: Result<Spare, LogError> },
 }
 
 impl Job {
@@ -69,6 +90,7 @@ impl Job {
                 JobDone::IndexBuilt { segment, result }
             }
             Job::ReadIndex { block, reader } => JobDone::IndexRead { block, result: block.read(&*reader) },
+            Job::MakeSpare { maker } => JobDone::SpareMade { result: maker.make() },
         }
     }
 }
@@ -163,6 +185,21 @@ impl Engine {
         Some(Job::WriteIndex { segment, index, writer: self.log.index_writer() })
     }
 
+    /// The job that makes the file of the log's next segment, if there is none. After a failure only with
+    /// [`Engine::retry_spare`].
+    pub fn make_spare(&mut self) -> Option<Job> {
+        if self.spare_failed {
+            return None;
+        }
+        self.log.spare_maker().map(|maker| Job::MakeSpare { maker })
+    }
+
+    /// The same also after a failure. To be called after a pause.
+    pub fn retry_spare(&mut self) -> Option<Job> {
+        self.spare_failed = false;
+        self.make_spare()
+    }
+
     /// A checkpoint of the state, if nothing is under way: the batch is empty and every frame durable.
     pub fn checkpoint(&mut self) -> Option<Job> {
         let settled = self.batch.is_empty() && self.pending.is_empty();
@@ -205,6 +242,10 @@ impl Engine {
             }
             JobDone::IndexRead { block, result } => self.indexes.warm(block, &result?),
             JobDone::IndexBuilt { segment, result } => self.rebuilt(segment, result)?,
+            JobDone::SpareMade { result } => {
+                self.spare_failed = result.is_err();
+                self.log.put_spare(result)?;
+            }
         }
         Ok(())
     }

@@ -115,6 +115,8 @@ pub struct Engine {
     /// Indexes of the checkpoints that exist, newest first.
     checkpoints: [Index; 2],
     checkpointing: bool,
+    /// The last attempt to make the file of the next segment has failed.
+    spare_failed: bool,
     /// Segments whose index is being written.
     sealing: BTreeSet<SegmentId>,
     /// Oldest segment, whose unfinished messages have been copied forward in the frames up to this index.

@@ -90,6 +90,8 @@ pub enum SendError {
     TooMany { what: &'static str, value: usize, limit: usize },
     #[error("the disk is {percent} % full, from {limit} % on nothing is stored")]
     DiskFull { percent: u8, limit: u8 },
+    #[error("the rest of the disk is kept for acks, there is no room for another segment: {cause}")]
+    NoRoom { cause: String },
 }
 
 impl Engine {
@@ -251,9 +253,10 @@ impl Engine {
     fn check_disk(&self) -> Result<(), SendError> {
         let limit = self.config.retention.refuse_percent;
         match self.disk_percent() {
-            Some(percent) if percent >= limit => Err(SendError::DiskFull { percent, limit }),
-            _ => Ok(()),
+            Some(percent) if percent >= limit => return Err(SendError::DiskFull { percent, limit }),
+            _ => {}
         }
+        self.log.scarcity().map_or(Ok(()), |cause| Err(SendError::NoRoom { cause: cause.to_owned() }))
     }
 
     /// What the first message with a dedup key was given, if there is one.

@@ -23,8 +23,8 @@ impl Flusher for Shared {
         if planted!(self.options, CommitBeforeSync) {
             work = hold(&self.tail).clone();
         }
+        self.manifest.mark(work.durable()).map_err(|err| self.poison(err))?;
         self.publish(work.appended, work.end);
-        self.manifest.mark(work.durable());
         let sealed = |base| work.rolled.iter().any(|rolled| rolled.segment.base() == base);
         hold(&self.tail).rolled.retain(|rolled| !sealed(rolled.segment.base()));
         Ok(Index(work.appended))
@@ -38,11 +38,28 @@ impl Shared {
         }
         for rolled in &work.rolled {
             rolled.file.sync_data()?;
-            // Only now: a trailer says that the frames before it are durable.
+        }
+        let active = &work.active.segment;
+        let holds_frames = work.appended > self.committed().0 && work.appended >= active.header.first;
+        if holds_frames || !active.is_settled() {
+            work.active.file.sync_data()?;
+        }
+        self.settle(work)?;
+        for rolled in &work.rolled {
+            // Only now: a trailer says that the frames before it are durable, and that another segment follows.
             recovery::write_trailer(rolled.file.as_ref(), &rolled.segment.trailer())?;
         }
-        if work.appended > self.committed().0 && work.appended >= work.active.segment.header.first {
-            work.active.file.sync_data()?;
+        Ok(())
+    }
+
+    /// Makes the names of new segments durable, whose headers are.
+    fn settle(&self, work: &Tail) -> io::Result<()> {
+        let segments = || work.rolled.iter().chain([&work.active]).map(|writing| &writing.segment);
+        if segments().any(|segment| !segment.is_settled()) {
+            if !planted!(self.options, SkipDirSync) {
+                self.storage.sync_dir()?;
+            }
+            segments().for_each(|segment| segment.set_settled(true));
         }
         Ok(())
     }

@@ -442,7 +442,8 @@ impl Disk {
 
     fn counters_of(&mut self, name: &str) -> &mut FileCounters {
         match Kind::of(name.strip_suffix(TEMPORARY).unwrap_or(name)) {
-            Kind::Segment(_) => &mut self.counters.log,
+            // It is going to be a segment.
+            Kind::Segment(_) | Kind::Spare => &mut self.counters.log,
             Kind::Index(_) => &mut self.counters.index,
             Kind::Checkpoint(_) => &mut self.counters.checkpoint,
             Kind::Temporary | Kind::Lock | Kind::Manifest | Kind::Foreign => &mut self.counters.other,

@@ -119,7 +119,9 @@ impl From<SendError> for Refusal {
             SendError::NotWritable { .. } | SendError::UnknownQueue { .. } => Code::Forbidden,
             SendError::TypeMismatch { .. } | SendError::BatchDedup => Code::MessagePropertyConflictWithType,
             SendError::FirstUnread { .. } => Code::InternalServerError,
-            SendError::TooMany { .. } | SendError::DiskFull { .. } => Code::TooManyRequests,
+            SendError::TooMany { .. } | SendError::DiskFull { .. } | SendError::NoRoom { .. } => {
+                Code::TooManyRequests
+            }
         };
         Refusal::new(code, message)
     }

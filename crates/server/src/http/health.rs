@@ -65,8 +65,11 @@ impl Health {
         if stage != Stage::Serving as u8 {
             return Some("starting".to_owned());
         }
-        let full = || self.state.shard.get()?.counters().condition().disk_full();
-        self.failed().or_else(|| Some(full()?.to_string()))
+        let condition = || Some(self.state.shard.get()?.counters().condition());
+        let scarce = || condition().is_some_and(|condition| condition.is_room_scarce());
+        self.failed()
+            .or_else(|| Some(condition()?.disk_full()?.to_string()))
+            .or_else(|| scarce().then(|| "the disk has no room for another segment".to_owned()))
     }
 }
 

@@ -101,7 +101,7 @@ impl From<SendError> for Refusal {
             SendError::TypeMismatch { .. } | SendError::BatchDedup => code::MESSAGE_ILLEGAL,
             SendError::TooMany { .. } => code::SYSTEM_BUSY,
             SendError::FirstUnread { .. } => code::SYSTEM_ERROR,
-            SendError::DiskFull { .. } => code::SERVICE_NOT_AVAILABLE,
+            SendError::DiskFull { .. } | SendError::NoRoom { .. } => code::SERVICE_NOT_AVAILABLE,
         };
         Refusal::new(code, remark)
     }

@@ -1,6 +1,6 @@
 use std::sync::{
     OnceLock,
-    atomic::{AtomicU16, Ordering},
+    atomic::{AtomicBool, AtomicU16, Ordering},
 };
 
 use redstart_engine::Config as EngineConfig;
@@ -13,6 +13,8 @@ pub struct Condition {
     failed: OnceLock<String>,
     /// How full the volume is and from when on nothing is stored, in percent; 0 while there is room.
     disk: AtomicU16,
+    /// The room that is left is kept for acks.
+    scarce: AtomicBool,
 }
 
 /// The volume is too full to store anything.
@@ -32,6 +34,15 @@ impl Condition {
     pub fn disk_full(&self) -> Option<DiskFull> {
         let [percent, limit] = self.disk.load(Ordering::Relaxed).to_be_bytes();
         (limit > 0).then_some(DiskFull { percent, limit })
+    }
+
+    /// Whether nothing new is stored because there is no room for another segment.
+    pub fn is_room_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_room_scarce(&self, scarce: bool) {
+        self.scarce.store(scarce, Ordering::Relaxed);
     }
 
     pub(super) fn set_disk(&self, percent: Option<u8>, config: &EngineConfig) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redstart_engine::{Change, Retention, Retired, Timestamp};
+use redstart_log::Error as LogError;
 
 /// A clock that is behind the log by less is not worth a word.
 const CLOCK_BEHIND_MIN: Duration = Duration::from_secs(10);
@@ -107,6 +108,26 @@ impl Fullness {
             }
             Fullness::Refusing => tracing::error!(percent, "the disk is full: messages are refused"),
         }
+    }
+}
+
+/// Whether the file of the next segment can be made. Told when it changes, not at every attempt.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    failed: bool,
+}
+
+impl Room {
+    pub fn spare_made(&mut self, error: Option<&LogError>) {
+        match error {
+            Some(error) if !self.failed => tracing::warn!(
+                %error,
+                "the next segment cannot be made yet: messages are refused when half of the active one is used"
+            ),
+            None if self.failed => tracing::info!("there is room for the next segment again"),
+            _ => {}
+        }
+        self.failed = error.is_some();
     }
 }
 

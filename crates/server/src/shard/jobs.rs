@@ -1,45 +1,93 @@
-use std::{io, thread::JoinHandle};
+use std::{io, sync::Arc, thread::JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::Mutex;
 use redstart_engine::{Job, JobDone};
 
-/// The thread that writes indexes and checkpoints. The engine hands out few jobs at a time, so the channels are short.
-/// A job that panics ends the thread: then `done` is disconnected, and the shard ends with a reason.
+/// The threads that write indexes and checkpoints and make segments. The engine hands out few jobs at a time, so the
+/// channels are short. A job that panics ends its thread: then `done` is disconnected, and the shard ends with a reason.
 #[derive(Debug)]
 pub(super) struct BackgroundJobs {
-    jobs: Option<Sender<Job>>,
+    /// Indexes and checkpoints, which may take seconds.
+    files: Lane,
+    /// The next segment, which must be there before the active one is full.
+    segments: Lane,
     pub done: Receiver<JobDone>,
+}
+
+/// A thread that runs jobs one after the other.
+#[derive(Debug)]
+struct Lane {
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl BackgroundJobs {
-    pub fn start() -> io::Result<BackgroundJobs> {
+/// Where a thread reports its jobs. All reports end when one thread panics.
+struct Report(Arc<Mutex<Option<Sender<JobDone>>>>);
+
+impl Report {
+    fn send(&self, done: JobDone) -> bool {
+        self.0.lock().as_ref().is_some_and(|report| report.send(done).is_ok())
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().take();
+        }
+    }
+}
+
+impl Lane {
+    fn start(name: &str, report: Report) -> io::Result<Lane> {
         let (jobs, incoming) = unbounded::<Job>();
-        let (report, done) = unbounded();
         let work = move || {
             for job in incoming {
-                if report.send(job.run()).is_err() {
+                if !report.send(job.run()) {
                     return;
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("shard-jobs".to_owned()).spawn(work)?;
-        Ok(BackgroundJobs { jobs: Some(jobs), done, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(Lane { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    pub fn give(&self, job: Job) {
+    fn give(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // If the thread has ended, the owner finds `done` disconnected.
             drop(jobs.send(job));
         }
     }
 
-    /// Ends the thread after its last job; what it has done stays in the channel.
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+impl BackgroundJobs {
+    pub fn start() -> io::Result<BackgroundJobs> {
+        let (report, done) = unbounded();
+        let report = Arc::new(Mutex::new(Some(report)));
+        let files = Lane::start("shard-jobs", Report(report.clone()))?;
+        let segments = Lane::start("shard-segments", Report(report))?;
+        Ok(BackgroundJobs { files, segments, done })
+    }
+
+    pub fn give(&self, job: Job) {
+        match job {
+            Job::MakeSpare { .. } => self.segments.give(job),
+            _ => self.files.give(job),
+        }
+    }
+
+    /// Ends the threads after their last jobs; what they have done stays in the channel.
+    pub fn finish(&mut self) {
+        self.files.finish();
+        self.segments.finish();
     }
 }
 
@@ -56,11 +104,8 @@ mod tests {
     #[test]
     fn a_job_that_panics_is_noticed() {
         let jobs = BackgroundJobs::start().unwrap();
-        let panicking = Job::SaveCheckpoint {
-            at: redstart_log::Index(1),
-            state: Vec::new(),
-            store: std::sync::Arc::new(Panicking),
-        };
+        let panicking =
+            Job::SaveCheckpoint { at: redstart_log::Index(1), state: Vec::new(), store: Arc::new(Panicking) };
         jobs.give(panicking);
         assert!(jobs.done.recv().is_err(), "the channel is disconnected");
     }

@@ -1,11 +1,11 @@
 //! A shard at work: one log, one engine, one owner thread.
 //!
 //! Requests come through a bounded channel; the owner drains them, appends one frame for all, and answers when that
-//! frame is durable. Three threads share the work:
+//! frame is durable. These threads share the work:
 //!
 //! - the *owner* holds the engine and takes every decision;
 //! - the *flusher* makes appended frames durable, so that the owner works on while the disk does;
-//! - the *background jobs* write indexes and checkpoints.
+//! - the *background jobs* write indexes and checkpoints, and make segments.
 //!
 //! What the owner does is a state machine, [`runtime`], that knows neither threads nor clocks; [`owner`], [`flusher`] and
 //! [`jobs`] are the threads around it. Bodies are read by the front ends, through [`ShardHandle::bodies`].
@@ -104,7 +104,7 @@ pub enum Failure {
     Panicked,
     #[error("the thread that makes frames durable has ended")]
     Flusher,
-    #[error("the thread that writes indexes and checkpoints has ended")]
+    #[error("a thread that writes indexes and checkpoints or makes segments has ended")]
     BackgroundJobs,
 }
 

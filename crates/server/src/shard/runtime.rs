@@ -8,7 +8,7 @@ use redstart_engine::{Engine, Job, Message, MessageType, SendOptions, Sent};
 
 use super::{
     Config, Counters, Failure, Now,
-    events::Fullness,
+    events::{Fullness, Room},
     handle::SendFailure,
     lites::LiteSets,
     pause::Pause,
@@ -56,6 +56,7 @@ pub(super) struct Runtime {
     pub(super) checkpointed_at: Duration,
     pub(super) housekeeping_at: Duration,
     pub(super) fullness: Fullness,
+    pub(super) room: Room,
     /// Effects for the shell: see [`Runtime::take_flush_order`] and [`Runtime::take_jobs`].
     pub(super) flush_wanted: bool,
     pub(super) jobs: Vec<Job>,
@@ -82,6 +83,7 @@ impl Runtime {
             checkpointed_at: Duration::ZERO,
             housekeeping_at: Duration::ZERO,
             fullness: Fullness::default(),
+            room: Room::default(),
             flush_wanted: false,
             jobs: Vec::new(),
         }
@@ -173,6 +175,8 @@ impl Runtime {
         if !self.may_defer(now) {
             self.submit(now)?;
         }
+        // The last frame may have used up the file of the next segment.
+        self.jobs.extend(self.engine.make_spare());
         self.counters.set_waiting(self.waiting.len());
         self.housekeep(now);
         self.flush_facts(now);

@@ -36,6 +36,7 @@ impl Runtime {
         }
         self.housekeeping_at = now.uptime + self.config.housekeeping_interval;
         self.measure_disk();
+        self.jobs.extend(self.engine.retry_spare());
         while let Some(job) = self.engine.seal() {
             self.jobs.push(job);
         }
@@ -61,6 +62,7 @@ impl Runtime {
     }
 
     fn measure_disk(&mut self) {
+        self.counters.condition().set_room_scarce(self.engine.log().scarcity().is_some());
         match self.engine.log().usage() {
             Ok(usage) => {
                 self.engine.set_usage(usage);
@@ -105,6 +107,11 @@ impl Runtime {
     pub fn job_done(&mut self, done: JobDone, now: Now) {
         if let JobDone::CheckpointSaved { result: Ok(()), .. } = &done {
             self.counters.checkpointed(now.uptime);
+        }
+        if let JobDone::SpareMade { result } = &done {
+            self.room.spare_made(result.as_ref().err());
+            drop(self.engine.job_done(done));
+            return;
         }
         let Err(error) = self.engine.job_done(done) else { return };
         if let Some(segment) = error.damaged_segment() {

@@ -10,7 +10,7 @@ use crate::{
 
 impl World {
     pub fn seal(&mut self) -> Checked {
-        if let Some(job) = self.engine().seal() {
+        for job in [self.engine().seal(), self.engine().retry_spare()].into_iter().flatten() {
             self.say(format!("job {job:?}"));
             self.jobs.push(job);
         }
@@ -88,6 +88,9 @@ fn outcome(done: &JobDone) -> String {
     match done {
         JobDone::IndexWritten { segment, result } => {
             format!("index of {segment}: {:?}", result.as_ref().map(Vec::len).map_err(ToString::to_string))
+        }
+        JobDone::SpareMade { result } => {
+            format!("spare: {:?}", result.as_ref().map(drop).map_err(ToString::to_string))
         }
         JobDone::CheckpointSaved { at, result } => {
             format!("checkpoint at {at}: {:?}", result.as_ref().map_err(ToString::to_string))

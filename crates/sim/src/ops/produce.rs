@@ -186,7 +186,10 @@ impl World {
             }
             // A change of the topic may have come between.
             Err(
-                SendError::TypeMismatch { .. } | SendError::UnknownQueue { .. } | SendError::DiskFull { .. },
+                SendError::TypeMismatch { .. }
+                | SendError::UnknownQueue { .. }
+                | SendError::DiskFull { .. }
+                | SendError::NoRoom { .. },
             ) => Ok(()),
             Err(SendError::BatchDedup) => Ok(()),
             Err(SendError::TooMany { what: "dedup keys", limit, .. }) => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redstart_engine::Job;
 use redstart_log::{Storage, sim::SimStorage};
 use redstart_server::shard::Now;
 
@@ -21,6 +22,8 @@ pub struct Faults {
     pub clock_stands: bool,
     /// By how much faults have moved the engine's time ahead, all together.
     pub hastened: Duration,
+    /// The disk is full, and there was time to make the next segment before that.
+    pub spare_left: bool,
 }
 
 impl Faults {
@@ -45,6 +48,12 @@ impl ShardWorld {
         self.faults.end(&self.storage, self.now);
     }
 
+    /// Whether nothing has kept the shard from making the file of its next segment.
+    fn is_prepared(&self) -> bool {
+        let being_made = self.jobs.iter().any(|(_, job)| matches!(job, Job::MakeSpare { .. }));
+        self.faults.are_over(self.now) && self.unwritten_since.is_none() && !being_made
+    }
+
     pub(super) fn make_up_faults(&mut self) -> Checked {
         if self.faults.until.is_some_and(|until| until <= self.now.uptime) {
             self.say("the fault is over");
@@ -53,6 +62,7 @@ impl ShardWorld {
         if self.faults.until.is_some() || !self.rng.one_in(6) {
             return Ok(());
         }
+        let prepared = self.is_prepared();
         let lasts = Duration::from_millis(self.rng.between(100, 40_000));
         let fault = self.rng.below(11);
         self.faults.until = Some(self.now.uptime + lasts);
@@ -66,6 +76,7 @@ impl ShardWorld {
                 // Enough for what is allocated, and not for another segment.
                 let used = self.storage.usage().map_or(0, |usage| usage.total - usage.free);
                 self.storage.set_capacity(Some(used + self.rng.below(8_000)));
+                self.faults.spare_left = prepared;
                 "no room for another segment".to_owned()
             }
             3 | 4 => {

@@ -40,7 +40,7 @@ use model::{GROUPS, Group, Model};
 
 pub const SLEEPS: &str = "a shard that can do nothing sleeps";
 pub const ANSWERED: &str = "what is asked is answered, and a receive ends at its deadline";
-pub const WRITTEN: &str = "what has happened is written soon";
+pub const WRITTEN: &str = "what has happened is written soon, also on a full disk";
 pub const OPENS: &str = "a shard opens after every crash";
 
 const START: Timestamp = Timestamp(1_700_000_000_000);
@@ -372,7 +372,8 @@ impl ShardWorld {
         self.clients.check_answered(now)?;
         self.check_removed()?;
         let written = self.unwritten_since.is_none_or(|since| now.uptime < since + WRITTEN_WITHIN);
-        ensure(written || !self.faults.are_over(now), WRITTEN, || {
+        let must = self.faults.are_over(now) || self.faults.spare_left;
+        ensure(written || !must, WRITTEN, || {
             format!("unwritten since {:?}, it is {:?}", self.unwritten_since, now.uptime)
         })
     }

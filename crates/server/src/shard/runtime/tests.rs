@@ -11,9 +11,9 @@ use std::{
 use bytes::Bytes;
 use redstart_engine::{
     Config as EngineConfig, Filter, GroupConfig, GroupName, HalfOptions, Message, MessageType, Popped,
-    Receipt, SendOptions, Start, Timestamp, TopicConfig, TopicName, Transactions,
+    Receipt, SendError, SendOptions, Start, Timestamp, TopicConfig, TopicName, Transactions,
 };
-use redstart_log::{DiskLog, Options, sim::SimStorage};
+use redstart_log::{DiskLog, Options, Storage, sim::SimStorage};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::shard::{
@@ -276,6 +276,44 @@ fn while_the_log_refuses_only_sends_are_refused_and_the_shard_sleeps_in_between(
     bench.disk.no_space_after(None);
     bench.run_for(Duration::from_secs(1));
     bench.send(message("stored")).unwrap();
+    assert_eq!(bench.pop().deliveries.len(), 1, "what was acked does not come again");
+}
+
+#[test]
+fn on_a_full_disk_messages_are_refused_while_there_is_room_for_acks() {
+    let mut bench = Bench::normal();
+    let large = |n: usize| Message { body: Bytes::from(vec![7; 4 << 10]), ..message(&format!("m{n}")) };
+    for n in 0..40 {
+        bench.send(large(n)).unwrap();
+    }
+    // Another process takes the rest of the volume.
+    let usage = bench.disk.usage().unwrap();
+    bench.disk.set_capacity(Some(usage.total - usage.free + 1_000));
+    let mut stored = 40;
+    let refused = loop {
+        match bench.send(large(stored)) {
+            Ok(()) => stored += 1,
+            Err(refused) => break refused,
+        }
+        assert!(stored < 100, "the disk is full");
+    };
+    assert!(matches!(refused, SendFailure::Refused(SendError::NoRoom { .. })), "{refused:?}");
+    // Everything is received and acked, over more than one retry of the log, and without anything waiting in memory.
+    let mut acked = 0;
+    while acked < stored {
+        for delivery in bench.pop().deliveries {
+            bench.ack(delivery.receipt);
+            acked += 1;
+        }
+        bench.run_for(100 * MS);
+        assert!(!bench.shard.look(|engine| engine.has_batch()), "acks are written");
+    }
+    let refused = bench.send(large(stored)).unwrap_err();
+    assert!(matches!(refused, SendFailure::Refused(SendError::NoRoom { .. })), "{refused:?}");
+    // The room is given back: it is noticed without a restart.
+    bench.disk.set_capacity(None);
+    bench.run_for(Duration::from_secs(2));
+    bench.send(large(stored)).unwrap();
     assert_eq!(bench.pop().deliveries.len(), 1, "what was acked does not come again");
 }
 

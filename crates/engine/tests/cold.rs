@@ -66,18 +66,49 @@ fn a_cold_index_is_told_and_the_request_succeeds_once_it_was_read() {
         filter: &Filter::All,
     };
 
-    broker.engine.set_cached_only(true);
-    let Err(OffsetError::Index(IndexError::Cold(block))) = broker.engine.pull(&pull) else {
+    let cached = broker.engine.run_cached(Vec::new(), |engine| engine.pull(&pull));
+    let Err(OffsetError::Index(IndexError::Cold(part))) = cached.result else {
         panic!("the pull waited for the disk");
     };
-    let pop = pop(&group, &topic);
-    assert!(matches!(broker.engine.pop(&pop, broker.now), Err(PopError::Index(IndexError::Cold(_)))));
+    assert_eq!(cached.missed, Some(part));
+    let (pop, now) = (pop(&group, &topic), broker.now);
+    let cached = broker.engine.run_cached(Vec::new(), |engine| engine.pop(&pop, now));
+    assert!(cached.result.unwrap_err().is_cold());
 
-    let done = broker.engine.warm(block).run();
-    broker.engine.job_done(done).unwrap();
-    assert_eq!(broker.engine.pull(&pull).unwrap().messages.len(), 8);
-    assert_eq!(broker.engine.pop(&pop, broker.now).unwrap().deliveries.len(), 32);
-    assert!(broker.engine.set_cached_only(false));
+    let JobDone::Read(warmed) = broker.engine.warm(part).run() else { panic!("no part was read") };
+    // However soon the system forgets it.
+    disk.evict();
+    let cached = broker.engine.run_cached(vec![warmed], |engine| engine.pull(&pull));
+    assert_eq!(cached.result.unwrap().messages.len(), 8);
+    let cached = broker.engine.run_cached(cached.lent, |engine| engine.pop(&pop, now));
+    assert_eq!(cached.result.unwrap().deliveries.len(), 32);
+    assert_eq!(cached.missed, None);
+}
+
+#[test]
+fn a_filter_does_not_wait_for_bodies_and_gives_what_it_has_before_them() {
+    let disk = SimStorage::new(1);
+    let mut broker = cold_backlog(&disk);
+    let (group, topic, now) = (group("g"), topic("t"), broker.now);
+    let filter = Filter::sql("a IS NULL").unwrap();
+    let pop = Pop { filter: &filter, ..pop(&group, &topic) };
+    let mut lent = Vec::new();
+    let delivered = loop {
+        let cached = broker.engine.run_cached(lent, |engine| engine.pop(&pop, now));
+        lent = cached.lent;
+        match (cached.result, cached.missed) {
+            (Ok(popped), _) if !popped.deliveries.is_empty() => break popped.deliveries.len(),
+            (_, Some(part)) => {
+                let JobDone::Read(warmed) = broker.engine.warm(part).run() else {
+                    panic!("no part was read")
+                };
+                lent.push(warmed);
+                disk.evict();
+            }
+            (result, None) => panic!("{result:?}"),
+        }
+    };
+    assert_eq!(delivered, 1, "the first body");
 }
 
 #[test]

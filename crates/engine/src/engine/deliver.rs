@@ -1,16 +1,16 @@
 use std::time::Duration;
 
-use redstart_log::{Position, Reader};
+use redstart_log::Position;
 
 use super::Engine;
 use crate::{
     Entry, Filter, GroupId, GroupName, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicId,
     TopicName,
     filter::Verdict,
-    index::{Chunk, IndexError, Indexes},
+    index::{Chunk, IndexError, Indexes, Unread},
     pop::{Budget, FlightState, Part, Passes, Progress, Rules, Source, in_delivery_order, select},
     queue::Queue,
-    record::{AckReason, Fact, FetchError, Fetched, PopFact, Proof, fetch},
+    record::{AckReason, Fact, Fetched, PopFact, Proof},
     topic::MessageType,
 };
 
@@ -109,6 +109,13 @@ pub enum PopError {
     Index(#[from] IndexError),
 }
 
+impl PopError {
+    /// Whether the pop waits for a part that is not in memory.
+    pub fn is_cold(&self) -> bool {
+        matches!(self, PopError::Index(IndexError::Cold(_)))
+    }
+}
+
 /// An ack or a change of invisible time that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
@@ -146,10 +153,14 @@ impl Engine {
                         popped.add(&mut step, now);
                         self.take_step(group, key, step);
                     }
-                    // The caller has it read and asks again; each queue is the first one in its turn.
-                    Err(error @ PopError::Index(IndexError::Cold(_))) if popped.deliveries.is_empty() => {
+                    // What is read next is of higher priority than the rest.
+                    Err(error @ PopError::Index(IndexError::Cold(_)))
+                        if rules.by_priority && popped.deliveries.is_empty() =>
+                    {
                         return Err(error);
                     }
+                    // The caller has it read and asks again, unless another queue has something.
+                    Err(error @ PopError::Index(IndexError::Cold(_))) => failed = failed.or(Some(error)),
                     // One queue that cannot be read does not keep back what the others have.
                     Err(error) => {
                         failed = Some(error);
@@ -157,7 +168,8 @@ impl Engine {
                     }
                 }
             }
-            if budget.messages == 0 || (failed.is_some() && budget.reads == 0) {
+            let unread = failed.as_ref().is_some_and(|error| !error.is_cold());
+            if budget.messages == 0 || (unread && budget.reads == 0) {
                 break;
             }
         }
@@ -335,7 +347,6 @@ impl Engine {
         let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
         let source = QueueSource {
             indexes: &self.indexes,
-            reader: &*self.reader,
             key,
             queue,
             filter: pop.filter,
@@ -363,8 +374,13 @@ impl Engine {
                 .extend(progress.flight(offset).map(|flight| (flight.visible_at, group, key, offset)));
         }
         if selected.delivered.is_empty() && selected.cursors.is_empty() {
-            return Ok(step);
+            return match selected.cold {
+                Some(part) if step.exhausted.is_empty() => Err(IndexError::Cold(part).into()),
+                _ => Ok(step),
+            };
         }
+        // What was found goes first; the search goes on at what is not in memory.
+        step.more |= selected.cold.is_some();
         let seq = progress.seq.max(self.receipts_from);
         let mut delivered = Vec::with_capacity(selected.delivered.len());
         for (mut delivery, entry) in selected.delivered {
@@ -640,7 +656,6 @@ pub(super) struct PopStep {
 /// The entries of one queue, seen through a subscription's filter.
 struct QueueSource<'a> {
     indexes: &'a Indexes,
-    reader: &'a dyn Reader,
     key: QueueKey,
     queue: &'a Queue,
     filter: &'a Filter,
@@ -660,15 +675,18 @@ impl Source for QueueSource<'_> {
             Verdict::NeedsProperties if budget.reads == 0 => Passes::Later,
             Verdict::NeedsProperties => {
                 budget.reads -= 1;
-                let fetched = fetch(self.reader, entry.position, entry.size);
+                let fetched = self.indexes.record(entry.position, entry.size);
                 let matches = |fetched: Fetched| Ok(self.filter.matches(&fetched.message()?));
-                match fetched.and_then(matches).map_err(|error: FetchError| error.proof()) {
+                match fetched.and_then(matches) {
                     Ok(true) => Passes::Yes,
                     Ok(false) => Passes::No,
-                    Err(Some(proof)) => Passes::Lost(proof),
-                    #[cfg(feature = "planted")]
-                    Err(None) if self.skips_unreadable => Passes::No,
-                    Err(None) => Passes::Unreadable,
+                    Err(Unread::Cold(part)) => Passes::Cold(part),
+                    Err(Unread::Fetch(error)) => match error.proof() {
+                        Some(proof) => Passes::Lost(proof),
+                        #[cfg(feature = "planted")]
+                        None if self.skips_unreadable => Passes::No,
+                        None => Passes::Unreadable,
+                    },
                 }
             }
         }

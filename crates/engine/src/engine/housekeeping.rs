@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use redstart_log::{
     Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, Reader, SegmentId, SegmentInfo,
     Spare, SpareMaker, Usage,
@@ -14,7 +13,7 @@ use super::{Engine, OpenError, rebuild::build_index};
 use crate::{
     QueueId, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
     config::Transactions,
-    index::{ColdBlock, IndexError, LiveIndex, file},
+    index::{ColdPart, IndexError, LiveIndex, Warmed, file},
     record::{Cause, FetchError, Placement, fetch, put_message},
     timer::{Timer, TimerKey},
     transaction::Half,
@@ -32,8 +31,8 @@ pub enum Job {
         state: Vec<u8>,
         store: Arc<dyn Checkpoints>,
     },
-    ReadIndex {
-        block: ColdBlock,
+    Read {
+        part: ColdPart,
         reader: Arc<dyn Reader>,
     },
     BuildIndex {
@@ -56,7 +55,7 @@ impl std::fmt::Debug for Job {
         match self {
             Job::WriteIndex { segment, .. } => write!(f, "WriteIndex({segment})"),
             Job::BuildIndex { segment, .. } => write!(f, "BuildIndex({segment})"),
-            Job::ReadIndex { block, .. } => write!(f, "ReadIndex({})", block.segment),
+            Job::Read { part, .. } => write!(f, "Read({part})"),
             Job::MakeSpare { .. } => f.write_str("MakeSpare"),
             Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
         }
@@ -68,7 +67,7 @@ impl std::fmt::Debug for Job {
 pub enum JobDone {
     IndexWritten { segment: SegmentId, result: Result<Vec<u8>, LogError> },
     CheckpointSaved { at: Index, result: Result<(), LogError> },
-    IndexRead { block: ColdBlock, result: Result<Bytes, ReadError> },
+    Read(Warmed),
     IndexBuilt { segment: SegmentId, result: Result<LiveIndexHandle, OpenError> },
     SpareMade { result: Result<Spare, LogError> },
 }
@@ -89,10 +88,20 @@ impl Job {
                     build_index(segment, &reader, &config).map(|index| LiveIndexHandle(Arc::new(index)));
                 JobDone::IndexBuilt { segment, result }
             }
-            Job::ReadIndex { block, reader } => JobDone::IndexRead { block, result: block.read(&*reader) },
+            Job::Read { part, reader } => JobDone::Read(part.read(&*reader)),
             Job::MakeSpare { maker } => JobDone::SpareMade { result: maker.make() },
         }
     }
+}
+
+/// What came of a request that ran without waiting for the disk.
+#[derive(Debug)]
+pub struct Cached<R> {
+    pub result: R,
+    /// The parts that were lent to it.
+    pub lent: Vec<Warmed>,
+    /// The first part that it missed.
+    pub missed: Option<ColdPart>,
 }
 
 /// A segment that was removed.
@@ -240,7 +249,7 @@ impl Engine {
                 result?;
                 self.checkpoints = [at, self.checkpoints[0]];
             }
-            JobDone::IndexRead { block, result } => self.indexes.warm(block, &result?),
+            JobDone::Read(warmed) => self.indexes.warm(&warmed),
             JobDone::IndexBuilt { segment, result } => self.rebuilt(segment, result)?,
             JobDone::SpareMade { result } => {
                 self.spare_failed = result.is_err();
@@ -250,17 +259,20 @@ impl Engine {
         Ok(())
     }
 
-    /// While this is set, a pop or a pull that would have to wait for the disk fails with [`IndexError::Cold`] and has
-    /// delivered nothing. [`Engine::warm`] brings in what is missing, and then the request can run again. Returns what
-    /// was set before. Anything else the engine does must be allowed to wait.
-    pub fn set_cached_only(&self, cached_only: bool) -> bool {
-        self.indexes.set_cached_only(cached_only)
+    /// Runs a request that must not wait for the disk. A part of the log that is not in memory is told as
+    /// [`IndexError::Cold`], and then the request has delivered nothing and can run again once [`Engine::warm`] has brought
+    /// the part in. `lent` are the parts that were read for this request before. A request that did get something may
+    /// have missed a part as well.
+    pub fn run_cached<R>(&mut self, lent: Vec<Warmed>, run: impl FnOnce(&mut Engine) -> R) -> Cached<R> {
+        self.indexes.access().begin_cached(lent);
+        let result = run(self);
+        let (lent, missed) = self.indexes.access().end_cached();
+        Cached { result, lent, missed }
     }
 
-    /// The job that reads what a request has missed. When it fails, the request must run again where it may wait, and
-    /// gets the error itself.
-    pub fn warm(&self, block: ColdBlock) -> Job {
-        Job::ReadIndex { block, reader: Arc::clone(&self.reader) }
+    /// The job that reads what a request has missed.
+    pub fn warm(&self, part: ColdPart) -> Job {
+        Job::Read { part, reader: Arc::clone(&self.reader) }
     }
 
     /// Tells how full the volume is: it decides about early deletion and about refusing to store.

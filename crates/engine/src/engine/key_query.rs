@@ -6,7 +6,7 @@ use super::{Engine, Found, QueryError, query::Linked, record_size_max};
 use crate::{
     QueueKey, QueueOffset, Timestamp, TopicName,
     index::{IndexError, KeyIndex},
-    record::{Placement, fetch_at, key_hash},
+    record::{Placement, key_hash},
 };
 
 /// Index blocks and records that one step may look at.
@@ -130,7 +130,14 @@ impl Engine {
                 query.truncated = true;
                 return Ok(QueryStep::Done(query.answer()));
             }
-            let used = self.query_unit(&mut query)?;
+            let used = match self.query_unit(&mut query) {
+                // The next step begins with what is not in memory.
+                Err(QueryError::Index(IndexError::Cold(_))) if probes < PROBES_PER_STEP => {
+                    self.indexes.access().forget_missed();
+                    break;
+                }
+                used => used?,
+            };
             probes = probes.saturating_sub(used);
             query.probes = query.probes.saturating_sub(used);
         }
@@ -223,7 +230,7 @@ impl Engine {
             query.stage = Stage::Done;
             return Ok(0);
         };
-        let fetched = match fetch_at(&*self.reader, position, record_size_max(&self.config)) {
+        let fetched = match self.indexes.record_at(position, record_size_max(&self.config)) {
             Ok(fetched) => Some(fetched),
             Err(error) if error.proof().is_some() => None,
             Err(error) => return Err(error.into()),

@@ -164,16 +164,14 @@ impl Engine {
             // One lite topic that cannot be read does not keep back what the others have.
             match self.pop_from_lite(pop, group, lite, &mut popped, &mut budget) {
                 Ok(()) => {}
-                // The caller has it read and asks again; each lite topic is the first one in its turn.
-                Err(error @ PopError::Index(IndexError::Cold(_))) if popped.deliveries.is_empty() => {
-                    return Err(error);
-                }
+                // The caller has it read and asks again, unless another lite topic has something.
+                Err(error) if error.is_cold() => failed = failed.or(Some(error)),
                 Err(error) => {
                     failed = Some(error);
                     budget.reads = budget.reads.saturating_sub(1);
                 }
             }
-            if failed.is_some() && budget.reads == 0 {
+            if failed.as_ref().is_some_and(|error: &PopError| !error.is_cold()) && budget.reads == 0 {
                 break;
             }
         }

@@ -41,7 +41,7 @@ pub use batch::Outcome;
 pub use changes::Change;
 pub use deliver::{AckError, Delivery, Pop, PopError, Popped, READ_AGAIN_AFTER, Start};
 pub use event::Event;
-pub use housekeeping::{Contents, Job, JobDone, RetireError, Retired};
+pub use housekeeping::{Cached, Contents, Job, JobDone, RetireError, Retired};
 pub use inspect::Extent;
 pub use key_query::{KeyAnswer, KeyQuery, QueryStep};
 pub use lite::{LITE_EXPIRATION, LiteError, LiteOffset};

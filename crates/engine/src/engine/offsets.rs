@@ -68,6 +68,13 @@ pub enum OffsetError {
     Index(#[from] IndexError),
 }
 
+impl OffsetError {
+    /// Whether the request waits for a part that is not in memory.
+    pub fn is_cold(&self) -> bool {
+        matches!(self, OffsetError::Index(IndexError::Cold(_)))
+    }
+}
+
 /// Where to move a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetTo {
@@ -119,7 +126,11 @@ impl Engine {
         let available = usize::try_from(end.0 - pulled.next.0).unwrap_or(usize::MAX);
         pulled.messages.reserve(pull.max.min(available).min(RESERVED_MAX));
         'queue: while pulled.next < end {
-            let chunk = self.indexes.chunk(key, queue, pulled.next)?;
+            let chunk = match self.indexes.chunk(key, queue, pulled.next) {
+                // What came before it is an answer.
+                Err(IndexError::Cold(_)) if scanned > 0 => break,
+                chunk => chunk?,
+            };
             if chunk.is_empty() {
                 break;
             }

@@ -4,8 +4,8 @@ use super::{Engine, record_size_max};
 use crate::{
     QueueId, QueueKey, QueueOffset, SendError, Ticket, Timestamp, TopicName,
     engine::{DLQ_ORIGIN_TOPIC, SendOptions, Sent},
-    index::IndexError,
-    record::{FetchError, Fetched, Placement, StoredRecord, fetch_at},
+    index::{IndexError, Unread},
+    record::{FetchError, Fetched, Placement, StoredRecord},
 };
 
 /// Entries looked through for the place of a message that became visible after it was stored.
@@ -56,6 +56,15 @@ pub enum QueryError {
     Send(#[from] SendError),
 }
 
+impl From<Unread> for QueryError {
+    fn from(error: Unread) -> QueryError {
+        match error {
+            Unread::Fetch(error) => error.into(),
+            Unread::Cold(part) => IndexError::Cold(part).into(),
+        }
+    }
+}
+
 impl Engine {
     /// The message at a place of a queue.
     pub fn message_at(
@@ -81,7 +90,7 @@ impl Engine {
 
     /// The visible message whose record begins at `position`.
     pub fn message_by_position(&self, position: Position) -> Result<Found, QueryError> {
-        let fetched = fetch_at(&*self.reader, position, record_size_max(&self.config))?;
+        let fetched = self.indexes.record_at(position, record_size_max(&self.config))?;
         let stored = fetched.stored()?;
         self.place_of(&fetched, &stored)?.ok_or(QueryError::UnknownPosition { position })
     }

@@ -15,7 +15,8 @@ use redstart_log::Position;
 use super::{Delivery, Engine, Pop, PopError, Popped, Start, tick::Burial};
 use crate::{
     Entry, GroupId, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicId, TopicName,
-    record::{AckReason, Decision, Delivered, Fact, Left, PopFact, Proof, fetch},
+    index::{IndexError, Unread},
+    record::{AckReason, Decision, Delivered, Fact, Left, PopFact, Proof},
     timer::{Timer, TimerState},
 };
 
@@ -162,11 +163,18 @@ impl Engine {
                     }
                     // Its topic is gone, and its messages with it.
                     Ok(None) => {}
-                    Err(Some(proof)) => step.lost.push((next, proof)),
-                    Err(None) => {
-                        step.unreadable = true;
-                        break;
+                    // What was found before it is an answer.
+                    Err(Unread::Cold(part)) if next == first && step.given.is_empty() => {
+                        return Err(IndexError::Cold(part).into());
                     }
+                    Err(Unread::Cold(_)) => break,
+                    Err(Unread::Fetch(error)) => match error.proof() {
+                        Some(proof) => step.lost.push((next, proof)),
+                        None => {
+                            step.unreadable = true;
+                            break;
+                        }
+                    },
                 }
             }
             next = next.next();
@@ -212,11 +220,10 @@ impl Engine {
         Burial::Proposed
     }
 
-    /// The topic that a message was sent to, and how often it was delivered; an error without proof may pass.
-    fn origin_of(&self, entry: &Entry) -> Result<Option<(TopicId, u16)>, Option<Proof>> {
-        let proof = |error: crate::record::FetchError| error.proof();
-        let fetched = fetch(&*self.reader, entry.position, entry.size).map_err(proof)?;
-        let stored = fetched.stored().map_err(proof)?;
+    /// The topic that a message was sent to, and how often it was delivered.
+    fn origin_of(&self, entry: &Entry) -> Result<Option<(TopicId, u16)>, Unread> {
+        let fetched = self.indexes.record(entry.position, entry.size)?;
+        let stored = fetched.stored()?;
         let home = self.topic_name(stored.queue.topic);
         if home.is_some_and(|home| !home.is_retry()) {
             return Ok(Some((stored.queue.topic, entry.attempt)));

@@ -6,6 +6,7 @@ use super::{Engine, record_size_max};
 use crate::{
     LiteName, Message, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp, TopicId, TopicName,
     dedup::Placed,
+    index::Unread,
     message::Invalid,
     name,
     record::{Cause, Placement, dedup_hash, fetch_at, put_message},
@@ -269,7 +270,12 @@ impl Engine {
             return Ok(Some(Sent::DuplicateOf(ticket)));
         }
         let Some(first) = self.state.dedup.first(key, now).copied() else { return Ok(None) };
-        let fetched = fetch_at(&*self.reader, first.position, record_size_max(&self.config));
+        let size_max = record_size_max(&self.config);
+        let fetched = match first.placed {
+            // Needed for the answer.
+            Placed::Hidden => fetch_at(&*self.reader, first.position, size_max).map_err(Unread::from),
+            _ => self.indexes.record_at(first.position, size_max),
+        };
         let stored = fetched.as_ref().map_err(|error| error.to_string()).and_then(|fetched| {
             let stored = fetched.stored().map_err(|error| error.to_string())?;
             Ok((fetched.size(), stored))

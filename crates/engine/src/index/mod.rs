@@ -4,10 +4,12 @@
 //! index is written beside it ([`file`]) and read back block by block through a bounded cache ([`Indexes`]).
 
 mod cache;
+mod cold;
 pub(crate) mod file;
 mod live;
 mod set;
 
+pub use cold::{ColdPart, Warmed};
 pub(crate) use live::LiveIndex;
-pub(crate) use set::{Chunk, Indexes, KeyIndex};
-pub use set::{ColdBlock, IndexError};
+pub use set::IndexError;
+pub(crate) use set::{Chunk, Indexes, KeyIndex, Unread};

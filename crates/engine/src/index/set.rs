@@ -1,5 +1,5 @@
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     ops::{Bound, Deref},
     sync::Arc,
@@ -11,12 +11,14 @@ use redstart_log::{Position, ReadError, Reader, SegmentId};
 use super::{
     LiveIndex,
     cache::BlockCache,
+    cold::{Access, ColdPart, Failed, Warmed},
     file::{self, Header, Part, RunItem},
 };
 use crate::{
     Entry, QueueKey, QueueOffset, Timestamp,
     codec::Malformed,
     queue::Queue,
+    record::{FetchError, Fetched, Proof, checked, size_of_record},
     timer::{Timer, TimerKey},
 };
 
@@ -31,22 +33,45 @@ pub enum IndexError {
     #[error("the index of segment {segment}: {source}")]
     Malformed { segment: SegmentId, source: Malformed },
     /// Only where the caller asked not to wait for the disk.
-    #[error("a part of the index of segment {} is not in memory", .0.segment)]
-    Cold(ColdBlock),
+    #[error("{0} is not in memory")]
+    Cold(ColdPart),
 }
 
-/// A part of a stored index that has to be read from the disk first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ColdBlock {
-    pub segment: SegmentId,
-    at: u64,
-    len: usize,
+/// A message record that was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// Only where the caller asked not to wait for the disk.
+    #[error("{0} is not in memory")]
+    Cold(ColdPart),
 }
 
-impl ColdBlock {
-    /// Reads the part. Waits for the disk, so not on a thread that others wait for.
-    pub(crate) fn read(&self, reader: &dyn Reader) -> Result<Bytes, ReadError> {
-        reader.index_read(self.segment, self.at, self.len)
+impl Unread {
+    /// What the error proves about the message; `None` when another read may succeed.
+    pub fn proof(&self) -> Option<Proof> {
+        match self {
+            Unread::Fetch(error) => error.proof(),
+            Unread::Cold(_) => None,
+        }
+    }
+}
+
+impl From<Failed> for Unread {
+    fn from(error: Failed) -> Unread {
+        match error {
+            Failed::Cold(part) => Unread::Cold(part),
+            Failed::Read(error) => Unread::Fetch(FetchError::read(error)),
+        }
+    }
+}
+
+impl From<Failed> for IndexError {
+    fn from(error: Failed) -> IndexError {
+        match error {
+            Failed::Cold(part) => IndexError::Cold(part),
+            Failed::Read(error) => IndexError::Read(error),
+        }
     }
 }
 
@@ -64,8 +89,7 @@ pub(crate) struct Indexes {
     lost: BTreeSet<SegmentId>,
     /// The segment whose index is being built again.
     rebuilding: Option<SegmentId>,
-    /// Whether a part that is not in memory is reported as [`IndexError::Cold`] instead of being read.
-    cached_only: Cell<bool>,
+    access: Access,
 }
 
 impl std::fmt::Debug for Indexes {
@@ -113,22 +137,38 @@ impl Indexes {
             damaged,
             lost: BTreeSet::new(),
             rebuilding: None,
-            cached_only: Cell::new(false),
+            access: Access::default(),
         }
     }
 
-    /// Sets whether reads may wait for the disk; returns what was set before.
-    pub fn set_cached_only(&self, cached_only: bool) -> bool {
-        self.cached_only.replace(cached_only)
+    /// How parts of the log are read.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Reads and checks a message record.
+    pub fn record(&self, position: Position, size: u32) -> Result<Fetched, Unread> {
+        let part = ColdPart::Record { position, len: size as usize };
+        let bytes = self.access.read(&*self.reader, part)?;
+        Ok(checked(bytes, position, size)?)
+    }
+
+    /// The same for a record whose length is not known.
+    pub fn record_at(&self, position: Position, size_max: u32) -> Result<Fetched, Unread> {
+        let head = ColdPart::Record { position, len: 4 };
+        let head = self.access.read(&*self.reader, head)?;
+        let size = size_of_record(&head, position, size_max)?;
+        self.record(position, size)
     }
 
     /// Takes over a part that was read apart. Parts other than entries stay in the system's memory only, and damaged
     /// ones are left for the next read to report.
-    pub fn warm(&self, block: ColdBlock, bytes: &[u8]) {
-        if let Ok(entries) = file::decode_entries(bytes)
-            && self.sealed.contains_key(&block.segment)
+    pub fn warm(&self, warmed: &Warmed) {
+        if let (ColdPart::Index { segment, at, .. }, Ok(bytes)) = (warmed.part, &warmed.result)
+            && let Ok(entries) = file::decode_entries(bytes)
+            && self.sealed.contains_key(&segment)
         {
-            self.cache.borrow_mut().insert((block.segment, block.at), Arc::new(entries));
+            self.cache.borrow_mut().insert((segment, at), Arc::new(entries));
         }
     }
 
@@ -351,16 +391,14 @@ impl Indexes {
     }
 
     fn read(&self, segment: SegmentId, part: Part) -> Result<Bytes, IndexError> {
-        let block = ColdBlock { segment, at: part.at, len: part.len };
-        if !self.cached_only.get() {
-            return Ok(block.read(&*self.reader).inspect_err(|error| self.note_missing(segment, error))?);
-        }
-        let bytes = self.reader.index_read_if_cached(segment, part.at, part.len)?;
-        bytes.ok_or(IndexError::Cold(block))
+        let part = ColdPart::Index { segment, at: part.at, len: part.len };
+        let read = self.access.read(&*self.reader, part);
+        Ok(read.inspect_err(|error| self.note_missing(segment, error))?)
     }
 
     /// A file that is gone, or shorter than it was, is damaged. Other errors say nothing about it.
-    fn note_missing(&self, segment: SegmentId, error: &ReadError) {
+    fn note_missing(&self, segment: SegmentId, error: &Failed) {
+        let Failed::Read(error) = error else { return };
         let missing = match error {
             ReadError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             ReadError::OutOfRange { .. } | ReadError::Corrupt { .. } => true,

@@ -3,7 +3,7 @@ use std::cmp::Reverse;
 use super::{Cursor, Flight, FlightState, Progress, cursor::LEVELS};
 use crate::{
     Entry, QueueOffset, Timestamp,
-    index::{Chunk, IndexError},
+    index::{Chunk, ColdPart, IndexError},
     record::{Blocked, Delivered, Proof},
 };
 
@@ -23,6 +23,8 @@ pub(crate) enum Passes {
     Unreadable,
     /// Proven to be lost: nobody can be given it.
     Lost(Proof),
+    /// Not decided: the message is not in memory, and the caller does not wait for the disk.
+    Cold(ColdPart),
 }
 
 /// How much one request may take and look at.
@@ -77,6 +79,8 @@ pub(crate) struct Selected {
     pub more: bool,
     /// The search ended before a message that could not be read this time.
     pub unreadable: bool,
+    /// The search ended before a part that is not in memory.
+    pub cold: Option<ColdPart>,
     /// The search ended because no further message may go into flight before one is done.
     pub full: bool,
 }
@@ -188,7 +192,13 @@ impl<S: Source> Selection<'_, S> {
         let mut next = from;
         while next < self.end {
             let source = self.source;
-            let chunk = source.chunk(next)?;
+            let chunk = match source.chunk(next) {
+                Err(IndexError::Cold(part)) => {
+                    self.out.cold = Some(part);
+                    return Ok(next);
+                }
+                chunk => chunk?,
+            };
             if chunk.is_empty() {
                 break;
             }
@@ -209,6 +219,10 @@ impl<S: Source> Selection<'_, S> {
                         Passes::Lost(proof) => self.out.lost.push((next, proof)),
                         Passes::Later => {
                             self.out.more = true;
+                            return Ok(next);
+                        }
+                        Passes::Cold(part) => {
+                            self.out.cold = Some(part);
                             return Ok(next);
                         }
                         Passes::Unreadable => {

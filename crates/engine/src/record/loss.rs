@@ -46,7 +46,7 @@ impl Proof {
 }
 
 impl FetchError {
-    pub(super) fn read(error: ReadError) -> FetchError {
+    pub(crate) fn read(error: ReadError) -> FetchError {
         FetchError::Read(error)
     }
 

@@ -259,7 +259,11 @@ fn neighbours(places: &[(Position, u32)]) -> Option<(usize, usize)> {
     Some((count, (end - first.0) as usize))
 }
 
-fn checked<B: AsRef<[u8]>>(record: B, position: Position, size: u32) -> Result<Fetched<B>, FetchError> {
+pub(crate) fn checked<B: AsRef<[u8]>>(
+    record: B,
+    position: Position,
+    size: u32,
+) -> Result<Fetched<B>, FetchError> {
     let bytes = record.as_ref();
     let intact = bytes.len() > HEADER_LEN
         && bytes[..4] == size.to_le_bytes()
@@ -273,11 +277,16 @@ fn checked<B: AsRef<[u8]>>(record: B, position: Position, size: u32) -> Result<F
 /// Reads the message record at `position` whose length is not known, only as much as it says.
 pub fn fetch_at(reader: &dyn Reader, position: Position, size_max: u32) -> Result<Fetched, FetchError> {
     let head = reader.read(position, 4).map_err(FetchError::read)?;
-    let size = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    fetch(reader, position, size_of_record(&head, position, size_max)?)
+}
+
+/// The size that the first four bytes of a record tell.
+pub(crate) fn size_of_record(head: &[u8], position: Position, size_max: u32) -> Result<u32, FetchError> {
+    let size = head.first_chunk().map_or(0, |size| u32::from_le_bytes(*size));
     if (size as usize) < HEADER_LEN || size > size_max {
         return Err(FetchError::Checksum { position });
     }
-    fetch(reader, position, size)
+    Ok(size)
 }
 
 /// A fetched record, read.

@@ -100,7 +100,7 @@ pub(super) async fn by_time(request: &Request) -> Result<Answer, Refusal> {
     let upper = request.field("boundaryType").is_some_and(|kind| kind.eq_ignore_ascii_case("upper"));
     let at = Timestamp(u64::try_from(at).unwrap_or(0));
     let found = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             if !upper {
                 return engine.offset_at(&topic, queue, at);
             }
@@ -116,7 +116,7 @@ pub(super) async fn by_time(request: &Request) -> Result<Answer, Refusal> {
 pub(super) async fn earliest_time(request: &Request) -> Result<Answer, Refusal> {
     let (topic, queue) = queue(request)?;
     let found = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             let (min, _) = engine.offset_range(&topic, queue)?;
             Ok::<_, OffsetError>(engine.message_at(&topic, queue, min).ok())
         })

@@ -23,7 +23,7 @@ pub(super) async fn notification(request: &Request) -> Result<Answer, Refusal> {
     let until = tokio::time::Instant::now() + wait;
     loop {
         let (group, topic) = (group.clone(), topic.clone());
-        let all = request.ask(move |engine, _| engine.progress(&group, &topic)).await??;
+        let all = request.look(move |engine, _| engine.progress(&group, &topic)).await??;
         let mut wanted = all.iter().filter(|one| queue < 0 || one.queue.0 == queue as u32);
         let waiting = wanted.any(|one| one.lag() > one.in_flight as u64);
         if waiting || tokio::time::Instant::now() >= until {

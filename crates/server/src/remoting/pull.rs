@@ -14,7 +14,7 @@ use super::{
     refusal::Refusal,
     request::{Answer, Request},
 };
-use crate::shard::PullRequest;
+use crate::shard::{PullRequest, ReceiveError};
 
 const COMMIT: i32 = 1;
 const SUSPEND: i32 = 2;
@@ -136,12 +136,23 @@ async fn look(
             (known, Ok(engine.pull(&pull.pull())))
         })
     };
-    match turn().await? {
-        (true, looked) => Ok(looked),
+    let looked = match turn().await? {
+        (true, looked) => looked,
         (false, _) => {
             request.ensure_group(&consumer.group).await?;
-            Ok(turn().await?.1)
+            turn().await?.1
         }
+    };
+    match looked {
+        // It waits until what it needs was read.
+        Ok(Err(error)) if error.is_cold() => {
+            let pull = PullRequest { wait: Duration::ZERO, ..pull.clone() };
+            match request.context.shard.pull(pull)?.await? {
+                Err(ReceiveError::Pull(error)) => Ok(Ok(Err(error))),
+                pulled => Ok(Ok(Ok(pulled?))),
+            }
+        }
+        looked => Ok(looked),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     let (position, attempt) = read_physical_offset(offset)
         .ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, format!("there is no message at offset {offset}")))?;
     let (found, topic) = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             let found = engine.message_by_position(position)?;
             Ok::<_, redstart_engine::QueryError>((found, engine.topic_name_of(found.queue.topic)))
         })

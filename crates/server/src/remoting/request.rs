@@ -57,6 +57,14 @@ impl Request {
         Ok(self.context.shard.ask(ask)?.await?)
     }
 
+    /// The same for something that changes nothing and may need parts of the log which are not in memory.
+    pub async fn look<R: Send + 'static>(
+        &self,
+        ask: impl Fn(&Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.context.shard.look(ask)?.await?)
+    }
+
     /// The same for something very short, which is asked without a hop to another thread if that is possible.
     pub async fn ask_here<R: Send + 'static>(
         &self,

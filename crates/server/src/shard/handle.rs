@@ -17,6 +17,7 @@ use super::{
     Counters, Flush,
     bodies::Bodies,
     budget::Budget,
+    cold::Asked,
     lites::{LiteChange, LiteNotice, TooManyLites},
     request::{AwaitedPops, Called, PopRequest, PullRequest, Request, Unavailable},
     slot::EngineSlot,
@@ -259,6 +260,16 @@ impl ShardHandle {
         Ok(Reply::asked(answer))
     }
 
+    /// Asks for something that may need parts of the log which are not in memory: then it is asked again when they are.
+    pub fn look<R: Send + 'static>(
+        &self,
+        ask: impl Fn(&Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<Reply<R>, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Request::Question(Box::new(Asked { ask, found: None, reply })))?;
+        Ok(Reply::asked(answer))
+    }
+
     /// Looks for messages by key, step by step: the owner serves other requests between two steps. Few such searches run at
     /// a time, the others wait.
     pub async fn find_by_key(&self, wanted: WantedKey) -> Result<Result<KeyAnswer, QueryError>, Unavailable> {
@@ -266,12 +277,12 @@ impl ShardHandle {
         let _place = self.searches.acquire().await;
         let WantedKey { topic, key, from, to, max } = wanted;
         let mut step = self
-            .ask(move |engine, _| engine.query_step(&engine.key_query(&topic, &key, from, to, max)?))?
+            .look(move |engine, _| engine.query_step(&engine.key_query(&topic, &key, from, to, max)?))?
             .await?;
         loop {
             match step {
                 Ok(QueryStep::Unfinished(query)) => {
-                    step = self.ask(move |engine, _| engine.query_step(&query))?.await?;
+                    step = self.look(move |engine, _| engine.query_step(&query))?.await?;
                 }
                 Ok(QueryStep::Done(answer)) => return Ok(Ok(answer)),
                 Err(error) => return Ok(Err(error)),
@@ -279,7 +290,8 @@ impl ShardHandle {
         }
     }
 
-    /// Runs something very short in the caller's own thread, if the owner has nothing to do; else on the owner thread.
+    /// Runs something very short in the caller's own thread, if the owner has nothing to do; else on the owner thread. It
+    /// does not wait for the disk: what is not in memory is told, and has to be asked for by another request.
     /// What it records may be written some milliseconds later: nobody may rely on it.
     pub fn ask_here<R: Send + 'static>(
         &self,
@@ -288,7 +300,7 @@ impl ShardHandle {
         let slot = self.slot.upgrade();
         let sound = self.requests.is_empty() && self.counters.condition().failure().is_none();
         let Some(mut runtime) = slot.as_ref().filter(|_| sound).and_then(|slot| slot.try_take()) else {
-            return self.ask(|engine, _| ask(engine));
+            return self.ask(|engine, _| engine.run_cached(Vec::new(), ask).result);
         };
         let (answer, owners_turn) = self.counters.condition().guard(|| runtime.ask_here(ask));
         drop(runtime);

@@ -4,7 +4,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 use redstart_engine::{Job, JobDone};
 
-/// The threads that write indexes and checkpoints and make segments. The engine hands out few jobs at a time, so the
+/// Threads that read what requests wait for: enough to keep a disk busy, few enough that flushes of the log get their turn.
+const READERS: usize = 4;
+
+/// The threads that write indexes and checkpoints, make segments, and read parts of the log for requests. The engine hands out few jobs at a time, so the
 /// channels are short. A job that panics ends its thread: then `done` is disconnected, and the shard ends with a reason.
 #[derive(Debug)]
 pub(super) struct BackgroundJobs {
@@ -12,18 +15,22 @@ pub(super) struct BackgroundJobs {
     files: Lane,
     /// The next segment, which must be there before the active one is full.
     segments: Lane,
+    /// What requests wait for.
+    reads: Lane,
     pub done: Receiver<JobDone>,
 }
 
-/// A thread that runs jobs one after the other.
+/// Threads that run jobs in the order of their coming.
 #[derive(Debug)]
 struct Lane {
     jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// Where a thread reports its jobs. All reports end when one thread panics.
-struct Report(Arc<Mutex<Option<Sender<JobDone>>>>);
+struct Report(Reports);
+
+type Reports = Arc<Mutex<Option<Sender<JobDone>>>>;
 
 impl Report {
     fn send(&self, done: JobDone) -> bool {
@@ -40,17 +47,21 @@ impl Drop for Report {
 }
 
 impl Lane {
-    fn start(name: &str, report: Report) -> io::Result<Lane> {
+    fn start(name: &str, threads: usize, report: &Reports) -> io::Result<Lane> {
         let (jobs, incoming) = unbounded::<Job>();
-        let work = move || {
-            for job in incoming {
-                if !report.send(job.run()) {
-                    return;
+        let mut lane = Lane { jobs: Some(jobs), threads: Vec::new() };
+        for _ in 0..threads {
+            let (incoming, report) = (incoming.clone(), Report(report.clone()));
+            let work = move || {
+                for job in incoming {
+                    if !report.send(job.run()) {
+                        return;
+                    }
                 }
-            }
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        Ok(Lane { jobs: Some(jobs), thread: Some(thread) })
+            };
+            lane.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(work)?);
+        }
+        Ok(lane)
     }
 
     fn give(&self, job: Job) {
@@ -62,9 +73,7 @@ impl Lane {
 
     fn finish(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -72,14 +81,16 @@ impl BackgroundJobs {
     pub fn start() -> io::Result<BackgroundJobs> {
         let (report, done) = unbounded();
         let report = Arc::new(Mutex::new(Some(report)));
-        let files = Lane::start("shard-jobs", Report(report.clone()))?;
-        let segments = Lane::start("shard-segments", Report(report))?;
-        Ok(BackgroundJobs { files, segments, done })
+        let files = Lane::start("shard-jobs", 1, &report)?;
+        let segments = Lane::start("shard-segments", 1, &report)?;
+        let reads = Lane::start("shard-reads", READERS, &report)?;
+        Ok(BackgroundJobs { files, segments, reads, done })
     }
 
     pub fn give(&self, job: Job) {
         match job {
             Job::MakeSpare { .. } => self.segments.give(job),
+            Job::Read { .. } => self.reads.give(job),
             _ => self.files.give(job),
         }
     }
@@ -88,6 +99,7 @@ impl BackgroundJobs {
     pub fn finish(&mut self) {
         self.files.finish();
         self.segments.finish();
+        self.reads.finish();
     }
 }
 

@@ -1,14 +1,15 @@
 //! Receives of lite consumers: one covers every lite topic that its client has subscribed to, and is woken only for those.
 
-use redstart_engine::{Engine, PopError, Popped, Timestamp, TopicId};
+use redstart_engine::{Cached, Engine, PopError, Popped, Timestamp, TopicId};
 
 use super::{
     Now,
+    cold::pop_misses,
     lites::{LiteAction, LiteChange, LiteNotice, LiteSets, TooManyLites},
     request::{PopReply, PopRequest},
     runtime::Runtime,
     serve::{Next, Retried},
-    waiting::{Waiter, WaiterId},
+    waiting::{Look, Waiter, WaiterId},
 };
 use crate::throttle::Throttle;
 
@@ -17,12 +18,18 @@ static NO_PLACE: Throttle = Throttle::new();
 impl Runtime {
     pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
         let records = self.engine.batch_records();
-        let popped = match take_lites(&mut self.engine, &mut self.lites, &request, None, now.time) {
+        let lites = &mut self.lites;
+        let cached =
+            self.engine.run_cached(Vec::new(), |engine| take_lites(engine, lites, &request, None, now.time));
+        let deadline = now.uptime.saturating_add(request.wait);
+        if let Some(part) = pop_misses(&cached) {
+            return self.hold_cold(Waiter::Lite { request, reply, deadline }, part, deadline, now);
+        }
+        let popped = match cached.result {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
         let searched = self.engine.batch_records() > records;
-        let deadline = now.uptime.saturating_add(request.wait);
         let next = self.next_of(&popped, searched, deadline, request.wait, now);
         if !popped.deliveries.is_empty() || next == Next::Answer {
             return self.deliver(popped, reply, now);
@@ -53,7 +60,21 @@ impl Runtime {
         }
         let (deadline, wait) = (*deadline, request.wait);
         let records = self.engine.batch_records();
-        let result = take_lites(&mut self.engine, &mut self.lites, request, only, now.time);
+        let (lites, lent) = (&mut self.lites, self.cold.lent_to(id));
+        let cached =
+            self.engine.run_cached(lent, |engine| take_lites(engine, lites, request, only, now.time));
+        let misses = pop_misses(&cached);
+        let Cached { mut result, lent, .. } = cached;
+        if let Some(part) = misses {
+            if let Some(until) = self.suspend(id, part, lent, deadline, now) {
+                self.waiting.look_at(id, Look { at: until, visible: None });
+                return Retried::Nothing;
+            }
+            // The disk has not given it for long.
+            result = Ok(Popped { visible_at: now.time, ..Popped::default() });
+        } else if only.is_none() {
+            self.cold.resume(id);
+        }
         if let Ok(popped) = &result
             && popped.deliveries.is_empty()
         {

@@ -13,6 +13,7 @@
 mod bodies;
 mod budget;
 mod clock;
+mod cold;
 mod condition;
 mod config;
 mod counters;

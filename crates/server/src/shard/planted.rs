@@ -20,6 +20,8 @@ pub enum Planted {
     WaitByWallClock,
     /// Facts that came through the engine slot are not written until something else is.
     DeferForEver,
+    /// What waits for a part of the log is not told when the part was read.
+    LoseColdRead,
     /// The broker's time follows the wall clock at once, whatever it says.
     BelieveClock,
 }
@@ -27,7 +29,7 @@ pub enum Planted {
 #[cfg(feature = "sim")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 9] = [
+    pub const ALL: [Planted; 10] = [
         Planted::LeaveCounts,
         Planted::SearchSpins,
         Planted::RefusalSpins,
@@ -36,6 +38,7 @@ impl Planted {
         Planted::CheckCountsUnsent,
         Planted::WaitByWallClock,
         Planted::DeferForEver,
+        Planted::LoseColdRead,
         Planted::BelieveClock,
     ];
 }

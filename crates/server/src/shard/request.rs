@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{
     budget::Permit,
+    cold::Question,
     handle::{ReceiveError, SendFailure},
     lites::{LiteChange, LiteNotice, TooManyLites},
 };
@@ -150,6 +151,8 @@ pub(super) enum Request {
         reply: oneshot::Sender<usize>,
     },
     Call(Call),
+    /// Something that is asked and changes nothing.
+    Question(Box<dyn Question>),
     /// A connection task recorded something through the engine slot.
     Look,
     /// Answers every held receive with nothing.

@@ -8,6 +8,7 @@ use redstart_engine::{Engine, Job, Message, MessageType, SendOptions, Sent};
 
 use super::{
     Config, Counters, Failure, Now,
+    cold::ColdReads,
     events::{Fullness, Room},
     handle::SendFailure,
     lites::LiteSets,
@@ -39,6 +40,8 @@ pub(super) struct Runtime {
     pub(super) lites: LiteSets,
     /// Waiters whose search was cut short by its bounds after it had made progress: they go on in the next step.
     pub(super) unfinished: Vec<WaiterId>,
+    /// Receives and questions that wait for the disk.
+    pub(super) cold: ColdReads,
     /// Records of the batch that came through the engine slot.
     slot_records: usize,
     /// When those must be written.
@@ -72,6 +75,7 @@ impl Runtime {
             waiting: WaitList::default(),
             lites: LiteSets::default(),
             unfinished: Vec::new(),
+            cold: ColdReads::default(),
             slot_records: 0,
             facts_write_at: None,
             facts_flush_at: None,
@@ -125,7 +129,9 @@ impl Runtime {
                     return drop(reply.send(Err(SendFailure::Log(cause.to_owned()))));
                 }
                 let before = self.engine.batch_bytes();
-                match self.engine.send(&topic, &messages, options, now.time) {
+                // A duplicate may ask for the record of the first message, and can do without it.
+                let send = |engine: &mut Engine| engine.send(&topic, &messages, options, now.time);
+                match self.engine.run_cached(Vec::new(), send).result {
                     Ok(Sent::Proposed(ticket)) => {
                         let log_bytes = self.engine.batch_bytes() - before;
                         let stored = stored(&messages, options, log_bytes);
@@ -147,6 +153,7 @@ impl Runtime {
                 Called::Answered => {}
                 Called::Durable(ticket, answer) => self.replies.add_change(ticket, answer),
             },
+            Request::Question(question) => self.question(question, Vec::new(), now),
             Request::Look => {}
             Request::EndPolls => self.end_polls(now),
             Request::Stop => self.stopping = true,
@@ -156,7 +163,7 @@ impl Runtime {
     /// Runs something very short for a connection task. Says whether the owner thread has to look at what came of it.
     pub fn ask_here<R>(&mut self, ask: impl FnOnce(&mut Engine) -> R) -> (R, bool) {
         let before = self.engine.batch_records();
-        let answer = ask(&mut self.engine);
+        let answer = self.engine.run_cached(Vec::new(), ask).result;
         let recorded = self.engine.batch_records() - before;
         self.slot_records += recorded;
         let many = self.engine.batch_bytes() >= FACTS_BYTES_MAX;
@@ -201,7 +208,7 @@ impl Runtime {
             // Requests wait for it: as soon as everything is durable it is taken.
             return if self.engine.pending_frames() > 0 { SLEEP_MAX } else { Duration::ZERO };
         }
-        if !self.unfinished.is_empty() || self.engine.has_wakes() {
+        if !self.unfinished.is_empty() || self.engine.has_wakes() || !self.cold.warmed.is_empty() {
             return Duration::ZERO;
         }
         let until = |at: Duration| at.saturating_sub(now.uptime);
@@ -244,6 +251,7 @@ impl Runtime {
         if self.next_tick(now).is_some_and(|wait| wait.is_zero()) {
             self.tick(now);
         }
+        self.resume_cold(now);
         self.retry_due(now);
     }
 

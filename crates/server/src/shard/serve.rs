@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use redstart_engine::{GroupId, Popped, PullStatus, QueueKey, Receipt, TopicId};
+use redstart_engine::{Cached, ColdPart, GroupId, Popped, PullStatus, QueueKey, Receipt, TopicId};
 use rustc_hash::FxHashSet;
 
 use super::{
     Now, ReceiveError,
+    cold::{pop_misses, pull_misses},
     planted::planted,
     request::{AwaitedPops, PopReply, PopRequest, PullReply, PullRequest, Unavailable},
     runtime::Runtime,
@@ -65,7 +66,23 @@ impl Runtime {
             return drop(reply.send(Err(ReceiveError::Other { attribute, value: value.clone() })));
         }
         let records = self.engine.batch_records();
-        let popped = match request.run(&mut self.engine, now.time) {
+        let cached = self.engine.run_cached(Vec::new(), |engine| request.run(engine, now.time));
+        let deadline = now.uptime.saturating_add(request.wait);
+        let misses = pop_misses(&cached);
+        let Cached { result, missed, .. } = cached;
+        if let Some(part) = misses {
+            let ids = (self.engine.group_id(&request.group), self.engine.topic_id(&request.topic));
+            let (Some(group), Some(topic)) = ids else { return };
+            return self.hold_cold(
+                Waiter::Pop { request, reply, group, topic, deadline },
+                part,
+                deadline,
+                now,
+            );
+        }
+        // The next receive will need it.
+        missed.into_iter().for_each(|part| self.read_cold(part));
+        let popped = match result {
             Ok(popped) => popped,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
@@ -73,7 +90,6 @@ impl Runtime {
             return self.deliver(popped, reply, now);
         }
         let searched = self.engine.batch_records() > records;
-        let deadline = now.uptime.saturating_add(request.wait);
         let next = self.next_of(&popped, searched, deadline, request.wait, now);
         let ids = (self.engine.group_id(&request.group), self.engine.topic_id(&request.topic));
         let (false, (Some(group), Some(topic))) = (next == Next::Answer, ids) else {
@@ -98,6 +114,34 @@ impl Runtime {
             return Next::Search(Duration::MAX);
         }
         Next::of(popped, searched, deadline, wait, now)
+    }
+
+    /// Holds a receive that is new and needs a part which is not in memory.
+    pub(super) fn hold_cold(&mut self, waiter: Waiter, part: ColdPart, deadline: Duration, now: Now) {
+        if let Err(error) = self.room_to_wait() {
+            return match waiter {
+                Waiter::Pop { reply, .. } | Waiter::Lite { reply, .. } => drop(reply.send(Err(error))),
+                Waiter::Pull { reply, .. } => drop(reply.send(Err(error))),
+            };
+        }
+        let id = self.waiting.add(waiter, Look { at: deadline, visible: None });
+        if let Some(until) = self.suspend(id, part, Vec::new(), deadline, now) {
+            self.waiting.look_at(id, Look { at: until, visible: None });
+        }
+    }
+
+    /// Runs a receive again whose part was read, and those that are behind it.
+    pub(super) fn retry_suspended(&mut self, id: WaiterId, now: Now) {
+        let line = match self.waiting.get(id) {
+            Some(Waiter::Pop { group, topic, .. }) => Some((*group, *topic)),
+            _ => None,
+        };
+        if let (Some((group, topic)), Retried::Served | Retried::Gone) = (line, self.retry(id, now)) {
+            self.serve_line(group, topic, now);
+        }
+        if self.waiting.get(id).is_none() {
+            self.cold.resume(id);
+        }
     }
 
     /// Holds a receive that is new.
@@ -158,11 +202,18 @@ impl Runtime {
     }
 
     pub(super) fn pull(&mut self, request: Box<PullRequest>, reply: PullReply, now: Now) {
-        let pulled = match self.engine.pull(&request.pull()) {
+        let cached = self.engine.run_cached(Vec::new(), |engine| engine.pull(&request.pull()));
+        let deadline = now.uptime.saturating_add(request.wait);
+        if let (Some(part), Some(topic)) = (pull_misses(&cached), self.engine.topic_id(&request.topic)) {
+            let queue = QueueKey { topic, queue: request.queue };
+            return self.hold_cold(Waiter::Pull { request, reply, queue, deadline }, part, deadline, now);
+        }
+        // The next pull will need it.
+        cached.missed.into_iter().for_each(|part| self.read_cold(part));
+        let pulled = match cached.result {
             Ok(pulled) => pulled,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        let deadline = now.uptime.saturating_add(request.wait);
         let wait = pulled.status == PullStatus::NoNewMessage && deadline > now.uptime;
         let (true, Some(topic)) = (wait, self.engine.topic_id(&request.topic)) else {
             return drop(reply.send(Ok(pulled)));
@@ -268,9 +319,20 @@ impl Runtime {
 
     fn retry_pull(&mut self, id: WaiterId, now: Now) -> Retried {
         let Some(Waiter::Pull { request, deadline, .. }) = self.waiting.get(id) else { return Retried::Gone };
-        let result = self.engine.pull(&request.pull());
+        let lent = self.cold.lent_to(id);
+        let cached = self.engine.run_cached(lent, |engine| engine.pull(&request.pull()));
+        let deadline = *deadline;
+        if let Some(part) = pull_misses(&cached)
+            && let Some(until) = self.suspend(id, part, cached.lent, deadline, now)
+        {
+            self.waiting.look_at(id, Look { at: until, visible: None });
+            return Retried::Nothing;
+        }
+        self.cold.resume(id);
+        let result = cached.result;
         let empty = matches!(&result, Ok(pulled) if pulled.status == PullStatus::NoNewMessage);
-        if empty && *deadline > now.uptime {
+        if empty && deadline > now.uptime {
+            self.waiting.look_at(id, Look { at: deadline, visible: None });
             return Retried::Nothing;
         }
         if let Some(Waiter::Pull { reply, .. }) = self.waiting.remove(id) {
@@ -283,7 +345,21 @@ impl Runtime {
         let Some(Waiter::Pop { request, deadline, .. }) = self.waiting.get(id) else { return Retried::Gone };
         let (deadline, wait, all_queues) = (*deadline, request.wait, request.queue.is_none());
         let records = self.engine.batch_records();
-        let result = request.run(&mut self.engine, now.time);
+        let lent = self.cold.lent_to(id);
+        let cached = self.engine.run_cached(lent, |engine| request.run(engine, now.time));
+        let misses = pop_misses(&cached);
+        let Cached { mut result, lent, missed } = cached;
+        if let Some(part) = misses {
+            if let Some(until) = self.suspend(id, part, lent, deadline, now) {
+                self.waiting.look_at(id, Look { at: until, visible: None });
+                return if all_queues { Retried::Nothing } else { Retried::Served };
+            }
+            // The disk has not given it for long.
+            result = Ok(Popped { visible_at: now.time, ..Popped::default() });
+        } else {
+            self.cold.resume(id);
+            missed.into_iter().for_each(|part| self.read_cold(part));
+        }
         if let Ok(popped) = &result
             && popped.deliveries.is_empty()
         {

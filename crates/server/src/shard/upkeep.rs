@@ -113,6 +113,10 @@ impl Runtime {
             drop(self.engine.job_done(done));
             return;
         }
+        let done = match done {
+            JobDone::Read(warmed) => return self.warmed(warmed),
+            done => done,
+        };
         let Err(error) = self.engine.job_done(done) else { return };
         if let Some(segment) = error.damaged_segment() {
             let segment = segment.0;

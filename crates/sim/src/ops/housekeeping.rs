@@ -99,9 +99,6 @@ fn outcome(done: &JobDone) -> String {
             let built = result.as_ref().map(|_| ()).map_err(ToString::to_string);
             format!("index of {segment} built again: {built:?}")
         }
-        JobDone::IndexRead { block, result } => {
-            let read = result.as_ref().map(|bytes| bytes.len()).map_err(ToString::to_string);
-            format!("part of the index of {}: {read:?}", block.segment)
-        }
+        JobDone::Read(warmed) => format!("read {}: {} bytes", warmed.part(), warmed.bytes()),
     }
 }

@@ -50,7 +50,7 @@ impl ShardWorld {
 
     /// Whether nothing has kept the shard from making the file of its next segment.
     fn is_prepared(&self) -> bool {
-        let being_made = self.jobs.iter().any(|(_, job)| matches!(job, Job::MakeSpare { .. }));
+        let being_made = self.jobs.iter().any(|(.., job)| matches!(job, Job::MakeSpare { .. }));
         self.faults.are_over(self.now) && self.unwritten_since.is_none() && !being_made
     }
 
@@ -58,6 +58,10 @@ impl ShardWorld {
         if self.faults.until.is_some_and(|until| until <= self.now.uptime) {
             self.say("the fault is over");
             self.end_faults();
+        }
+        if self.rng.one_in(5) {
+            self.say("nothing is in memory");
+            self.storage.evict();
         }
         if self.faults.until.is_some() || !self.rng.one_in(6) {
             return Ok(());

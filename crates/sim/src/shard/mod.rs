@@ -78,7 +78,8 @@ pub struct ShardWorld {
     shard: Option<Stepped>,
     checks: Option<mpsc::Receiver<TransactionCheck>>,
     flushing: Flushing,
-    jobs: Vec<(Duration, Job)>,
+    /// When each began, and when it ends.
+    jobs: Vec<(Duration, Duration, Job)>,
     clients: Clients,
     model: Model,
     faults: Faults,
@@ -268,7 +269,9 @@ impl ShardWorld {
             };
             for job in effects.jobs {
                 let late = self.rng.of([0, 0, 20, 5_000]);
-                self.jobs.push((now.uptime + Duration::from_millis(late), job));
+                // A read that takes longer is answered without what it was to find.
+                let late = if let Job::Read { .. } = job { late.min(200) } else { late };
+                self.jobs.push((now.uptime, now.uptime + Duration::from_millis(late), job));
             }
             if effects.flush {
                 self.order_flush();
@@ -322,10 +325,14 @@ impl ShardWorld {
                 self.order_flush();
             }
         }
-        let (due, later) = std::mem::take(&mut self.jobs).into_iter().partition(|(at, _)| *at <= now.uptime);
+        let jobs = std::mem::take(&mut self.jobs).into_iter();
+        let (due, later) = jobs.partition(|(_, at, _)| *at <= now.uptime);
         self.jobs = later;
-        let due: Vec<(Duration, Job)> = due;
-        for (_, job) in due {
+        let due: Vec<(Duration, Duration, Job)> = due;
+        for (began, _, job) in due {
+            if let Job::Read { .. } = job {
+                self.clients.put_off(now.uptime - began);
+            }
             let done = job.run();
             self.shard().job_done(done, now);
         }
@@ -340,7 +347,7 @@ impl ShardWorld {
             let now = self.now;
             let wakes = now.uptime + self.shard().sleep(now).max(Duration::from_millis(1));
             let flush = if let Flushing::Running { until, .. } = &self.flushing { *until } else { end };
-            let job = self.jobs.iter().map(|(at, _)| *at).min().unwrap_or(end);
+            let job = self.jobs.iter().map(|(_, at, _)| *at).min().unwrap_or(end);
             let next = wakes.min(flush).min(job).min(end).max(now.uptime + Duration::from_millis(1));
             self.pass(next - now.uptime);
             self.settle()?;
@@ -365,8 +372,9 @@ impl ShardWorld {
         let now = self.now;
         let batch = self.shard().look(|engine| engine.has_batch());
         self.unwritten_since = batch.then(|| self.unwritten_since.unwrap_or(now.uptime));
-        if let Flushing::Running { .. } = self.flushing {
-            // Requests may wait for a checkpoint that waits for the disk.
+        let reads = self.jobs.iter().any(|(.., job)| matches!(job, Job::Read { .. }));
+        if reads || matches!(self.flushing, Flushing::Running { .. }) {
+            // Requests may wait for the disk, or for a checkpoint that does.
             return Ok(());
         }
         self.clients.check_answered(now)?;

@@ -47,7 +47,7 @@ pub(crate) async fn topic_stats(request: &Request) -> Result<Answer, Refusal> {
     let topic = TopicName::new(request.required("topic")?)?;
     let name = topic.clone();
     let rows = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             let view = engine.topic(&name)?;
             let row = |(id, min, end): (QueueId, QueueOffset, QueueOffset)| {
                 let last = time_at(engine, &name, id, before(end)).unwrap_or_default();
@@ -91,14 +91,14 @@ pub(crate) async fn consume_stats(request: &Request) -> Result<Answer, Refusal> 
     let online = request.context.members.consumers(group.as_str());
     let name = group.clone();
     let stats: BTreeMap<TopicName, Rows> = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             // What nobody of a live group wants any more is of no interest.
             let wanted = |topic: &TopicName| {
                 online.as_ref().is_none_or(|online| {
                     online.members.values().any(|member| member.subscriptions.contains_key(topic.as_str()))
                 })
             };
-            let topics = match named {
+            let topics = match named.clone() {
                 Some(named) => named,
                 None => engine.topics_of(&name).into_iter().filter(wanted).collect(),
             };
@@ -142,7 +142,7 @@ pub(crate) async fn broker_consume_stats(request: &Request) -> Result<Answer, Re
     for group in groups {
         let name = group.clone();
         let stats = request
-            .ask(move |engine, _| {
+            .look(move |engine, _| {
                 let topics = engine.topics_of(&name).into_iter().filter(|topic| !topic.is_retry());
                 let ordered_topic = |topic: &TopicName| {
                     engine.topic(topic).is_some_and(|topic| super::topics::is_ordered(&topic.config))
@@ -172,7 +172,7 @@ pub(crate) async fn consume_time_span(request: &Request) -> Result<Answer, Refus
     let (group, topic) = (request.group("group")?, TopicName::new(request.required("topic")?)?);
     let (name, by) = (topic.clone(), group.clone());
     let spans = request
-        .ask(move |engine, now| {
+        .look(move |engine, now| {
             let view = engine.topic(&name).ok_or_else(|| Refusal::unknown_topic(name.as_str()))?;
             let consumed: BTreeMap<QueueId, QueueProgress> = match engine.progress(&by, &name) {
                 Ok(progress) => progress.into_iter().map(|progress| (progress.queue, progress)).collect(),

@@ -17,7 +17,7 @@ pub(crate) async fn queue_entries(request: &Request) -> Result<Answer, Refusal> 
     let count = request.number_or::<i64>("count", 10)?.clamp(1, ENTRIES_MAX) as usize;
     let name = topic.clone();
     let ((min, end), entries) = request
-        .ask(move |engine, _| {
+        .look(move |engine, _| {
             let range = engine.offset_range(&name, queue)?;
             let from = QueueOffset(u64::try_from(index).unwrap_or(0)).max(range.0);
             Ok::<_, redstart_engine::OffsetError>((range, engine.entries(&name, queue, from, count)?))

@@ -168,7 +168,7 @@ async fn named_message(request: &Request) -> Result<(TopicName, Place), Refusal>
     let unknown = Refusal::new(code::SYSTEM_ERROR, format!("there is no message {id}"));
     let at = match address {
         Some((position, attempt)) => {
-            let found = request.ask(move |engine, _| engine.message_by_position(position)).await?;
+            let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
             match found {
                 // It may be there: a failed read must not be taken for an answer.
                 Err(QueryError::Fetch(error)) if error.is_io() => return Err(QueryError::from(error).into()),

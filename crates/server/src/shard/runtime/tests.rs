@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use redstart_engine::{
-    Config as EngineConfig, Filter, GroupConfig, GroupName, HalfOptions, Message, MessageType, Popped,
+    Config as EngineConfig, Filter, GroupConfig, GroupName, HalfOptions, Job, Message, MessageType, Popped,
     Receipt, SendError, SendOptions, Start, Timestamp, TopicConfig, TopicName, Transactions,
 };
 use redstart_log::{DiskLog, Options, Storage, sim::SimStorage};
@@ -399,4 +399,32 @@ fn a_reply_that_is_gone_gets_its_messages_taken_back() {
     runtime.deliver(popped, reply, bench.now);
     drop(runtime);
     assert_eq!(bench.pop().deliveries[0].attempt, 1);
+}
+
+#[test]
+fn a_receive_waits_for_the_disk_and_other_requests_do_not() {
+    let mut bench = Bench::normal();
+    // Enough for two segments, so that the index of the first one is on the disk only.
+    for n in 0..1_500 {
+        bench.send(message(&n.to_string())).unwrap();
+    }
+    bench.run_for(Duration::from_secs(30));
+    assert!(bench.shard.look(|engine| engine.log().segments().len()) > 1);
+    bench.disk.evict();
+
+    let mut cold = bench.handle.pop(pop(Duration::ZERO)).unwrap();
+    let effects = bench.shard.step(bench.now).unwrap();
+    let reads: Vec<Job> = effects.jobs.into_iter().filter(|job| matches!(job, Job::Read { .. })).collect();
+    assert_eq!(reads.len(), 1);
+    let mut same = bench.handle.pop(pop(Duration::ZERO)).unwrap();
+    bench.send(message("while the disk is read")).unwrap();
+    assert!(!is_answered(&mut cold) && !is_answered(&mut same), "both wait for one read");
+
+    for job in reads {
+        bench.disk.evict();
+        bench.shard.job_done(job.run(), bench.now);
+    }
+    bench.disk.evict();
+    assert_eq!(bench.get(cold).unwrap().deliveries.len(), 8);
+    assert_eq!(bench.get(same).unwrap().deliveries.len(), 8);
 }

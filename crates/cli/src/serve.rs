@@ -10,7 +10,7 @@ use anyhow::Context;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources,
+    ByteBudget, Resources,
     grpc::{self, Grpc},
     http::Sources,
     listen::{Connections, FileBudget},
@@ -48,7 +48,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
     let files = FileBudget::of_process();
     tracing::info!(files = files.total, log_files = files.log, connections = files.connections, "limits");
-    let resources = Resources { connections: Connections::new(files.connections) };
+    let resources = Resources {
+        connections: Connections::new(files.connections),
+        bytes: ByteBudget::new(config.network_bytes_max),
+    };
     // First of all: whoever watches the start sees that it goes on.
     let pages = runtime.block_on(Pages::open(config, &resources))?;
     let shard = open(config, files, checks)?;

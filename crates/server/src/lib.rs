@@ -1,12 +1,14 @@
 //! The broker process: the shard runtime, which drives the engine and its log from one owner thread, and the front ends
 //! that translate the clients' protocols for it.
 
+mod byte_budget;
 mod drain;
 mod durable_file;
 pub mod grpc;
 mod handover;
 pub mod http;
 pub mod listen;
+mod progress;
 pub mod remoting;
 mod resources;
 pub mod shard;
@@ -15,4 +17,5 @@ mod stream;
 mod throttle;
 pub mod tls;
 
+pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use resources::Resources;

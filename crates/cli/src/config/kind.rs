@@ -136,6 +136,15 @@ pub const MESSAGE: Kind<usize> = Kind {
     },
 };
 
+/// A connection may take a quarter of it, and must be able to take two frames of the largest size.
+pub const NETWORK: Kind<usize> = Kind {
+    accepted: "a size from 128MiB to 64GiB",
+    form: Form::Number,
+    read: |text| {
+        bytes(text).filter(|bytes| (128 << 20..=64 << 30).contains(bytes)).map(|bytes| bytes as usize)
+    },
+};
+
 pub const PENDING: Kind<usize> = Kind {
     accepted: "a size from 32MiB to 64GiB",
     form: Form::Number,

@@ -126,6 +126,8 @@ settings! {
     message_bytes_max: usize = "4MiB", kind::MESSAGE, "maxMessageSize" as Same;
     /// Messages accepted and not yet stored, in bytes; senders beyond it are told to slow down.
     pending_bytes_max: usize = "256MiB", kind::PENDING;
+    /// Requests and answers under way on the gRPC and Remoting ports, in bytes; beyond it, peers wait or are told to slow down.
+    network_bytes_max: usize = "1GiB", kind::NETWORK;
     /// gRPC connections at a time; fewer when the process may not open as many files.
     grpc_connections_max: usize = "50000", kind::CONNECTIONS;
     /// Create a topic when a 4.x client first sends to it.
@@ -188,6 +190,7 @@ mod tests {
         assert_eq!(config.segment_bytes, redstart_log::Options::default().segment_bytes);
         let shard = redstart_server::shard::Config::default();
         assert_eq!(config.pending_bytes_max, shard.pending_bytes_max);
+        assert_eq!(config.network_bytes_max, redstart_server::DEFAULT_BYTES);
         let grpc = redstart_server::grpc::Limits::default();
         assert_eq!(config.grpc_connections_max, grpc.connections_max);
     }

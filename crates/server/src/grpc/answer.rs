@@ -3,44 +3,128 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
+    sync::Arc,
     task::Poll,
+    time::{Duration, Instant},
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::Stream;
 use h2::{SendStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::{request::PREFIX_LEN, timing::Timing};
+use super::{
+    request::{PREFIX_LEN, Rejected},
+    status::Refusal,
+    timing::Timing,
+};
+use crate::{
+    byte_budget::{Account, Grant},
+    progress::Progress,
+};
 
 /// Messages of a stream are gathered up to this before they are written.
 const CHUNK_BYTES: usize = 32 << 10;
 
+/// A part of an answer's body. HTTP/2 drops it when it is written, and with it the grant for everything up to here.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    data: Bytes,
+    _grant: Option<Grant>,
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.data.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.data
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.data.advance(bytes);
+    }
+}
+
+/// A message of a streamed answer.
+#[derive(Debug)]
+pub(super) struct Part<M> {
+    pub message: M,
+    /// Bytes that were granted before the message was read or queued.
+    pub grant: Option<Grant>,
+}
+
+impl<M> Part<M> {
+    /// One that is small.
+    pub fn small(message: M) -> Part<M> {
+        Part { message, grant: None }
+    }
+
+    pub fn map<N>(self, change: impl FnOnce(M) -> N) -> Part<N> {
+        Part { message: change(self.message), grant: self.grant }
+    }
+}
+
+/// What is to be written, and the grant for it.
+#[derive(Debug)]
+pub(super) struct Body {
+    buffer: BytesMut,
+    grant: Grant,
+}
+
 /// The answer to a call. Errors of sending it mean that the peer has gone, and end it silently.
 #[derive(Debug)]
 pub(super) struct Answer {
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Chunk>,
     timing: Timing,
+    account: Arc<Account>,
+    /// How long a peer may leave an answer unread.
+    stuck_max: Duration,
 }
 
 impl Answer {
-    pub fn new(respond: SendResponse<Bytes>, timing: Timing) -> Answer {
-        Answer { respond, timing }
+    pub fn new(
+        respond: SendResponse<Chunk>,
+        timing: Timing,
+        account: Arc<Account>,
+        stuck_max: Duration,
+    ) -> Answer {
+        Answer { respond, timing, account, stuck_max }
     }
 
-    fn begin(&mut self) -> Result<SendStream<Bytes>, h2::Error> {
+    fn begin(&mut self) -> Result<SendStream<Chunk>, h2::Error> {
         self.timing.ended(Code::Ok);
         self.respond.send_response(head(), false)
     }
 
-    pub fn message(&mut self, message: &impl Message) {
-        let Ok(mut body) = self.begin() else { return };
-        let mut buffer = BytesMut::with_capacity(PREFIX_LEN + message.encoded_len());
+    /// The body of an answer with one message. The request has been carried out, so that the answer cannot be refused.
+    pub fn body_of(&self, message: &impl Message) -> Body {
+        let len = PREFIX_LEN + message.encoded_len();
+        let mut buffer = BytesMut::with_capacity(len);
         put(message, &mut buffer);
-        if body.send_data(buffer.freeze(), false).is_ok() {
-            end(&mut body, Ok(()));
+        Body { buffer, grant: self.account.grant_anyway(len) }
+    }
+
+    pub async fn send(&mut self, body: Body) {
+        let Ok(mut stream) = self.begin() else { return };
+        if self.write_all(&mut stream, body).await.is_ok() {
+            end(&mut stream, Ok(()));
+        }
+    }
+
+    /// Ends a call whose request was not taken.
+    pub async fn reject(&mut self, rejected: Rejected) {
+        match rejected {
+            Rejected::Status(status) => self.refuse(&status),
+            // Every answer of the protocol has its status in the same field.
+            Rejected::Spent(spent) => {
+                let status = Some(Refusal::from(spent).status());
+                let body = self.body_of(&redstart_wire::v2::HeartbeatResponse { status });
+                self.send(body).await;
+            }
         }
     }
 
@@ -72,42 +156,106 @@ impl Answer {
 
     /// Writes messages as they come and as the client takes them. Says whether HTTP/2 has accepted all of the answer, its
     /// end included, under the client's flow-control window; `false` when the client has cancelled the call or is gone.
-    pub async fn stream<M: Message>(&mut self, messages: impl Stream<Item = Result<M, Status>>) -> bool {
-        let Ok(mut body) = self.begin() else { return false };
+    pub async fn stream<M: Message>(
+        &mut self,
+        messages: impl Stream<Item = Result<Part<M>, Status>>,
+    ) -> bool {
+        let Ok(mut stream) = self.begin() else { return false };
         let mut messages = pin!(messages);
-        let mut buffer = BytesMut::new();
+        let mut body = Body { buffer: BytesMut::new(), grant: self.account.nothing() };
         loop {
             let step = poll_fn(|cx| {
                 if let Poll::Ready(next) = messages.as_mut().poll_next(cx) {
                     return Poll::Ready(Step::Next(next));
                 }
-                if !buffer.is_empty() {
+                if !body.buffer.is_empty() {
                     return Poll::Ready(Step::Write);
                 }
-                body.poll_reset(cx).map(|_| Step::Gone)
+                stream.poll_reset(cx).map(|_| Step::Gone)
             });
             let (write, ended) = match step.await {
-                Step::Next(Some(Ok(message))) => {
-                    put(&message, &mut buffer);
-                    (buffer.len() >= CHUNK_BYTES, None)
+                Step::Next(Some(Ok(Part { message, grant }))) => {
+                    body.put(&message, grant);
+                    (body.buffer.len() >= CHUNK_BYTES, None)
                 }
                 Step::Next(Some(Err(status))) => (true, Some(Err(status))),
                 Step::Next(None) => (true, Some(Ok(()))),
                 Step::Write => (true, None),
                 Step::Gone => return false,
             };
-            if write && write_all(&mut body, &mut buffer).await.is_err() {
-                return false;
+            if write {
+                let full = std::mem::replace(
+                    &mut body,
+                    Body { buffer: BytesMut::new(), grant: self.account.nothing() },
+                );
+                if self.write_all(&mut stream, full).await.is_err() {
+                    return false;
+                }
             }
             if let Some(outcome) = ended {
-                return end(&mut body, outcome);
+                return end(&mut stream, outcome);
+            }
+        }
+    }
+
+    /// Writes as the peer's window opens.
+    async fn write_all(&self, stream: &mut SendStream<Chunk>, body: Body) -> Result<(), h2::Error> {
+        let Body { mut buffer, grant } = body;
+        stream.reserve_capacity(buffer.len());
+        if stream.capacity() < buffer.len() {
+            // In a box of its own, so that the calls of which there are many stay small.
+            Box::pin(self.write_slowly(stream, &mut buffer)).await?;
+        }
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        // The chunks share one buffer, so that its bytes are free when the last of them is written.
+        stream.send_data(Chunk { data: buffer.freeze(), _grant: Some(grant) }, false)
+    }
+
+    /// Writes until the rest fits into the peer's window. A peer that does not take it in time has lost the call.
+    async fn write_slowly(
+        &self,
+        stream: &mut SendStream<Chunk>,
+        buffer: &mut BytesMut,
+    ) -> Result<(), h2::Error> {
+        let mut progress = Progress::new(Instant::now());
+        loop {
+            stream.reserve_capacity(buffer.len());
+            let mut room = stream.capacity();
+            if room == 0 {
+                let opened = poll_fn(|cx| stream.poll_capacity(cx));
+                let opened = tokio::time::timeout(self.stuck_max, opened).await.ok().flatten().transpose()?;
+                room = opened.ok_or(h2::Reason::CANCEL)?;
+            }
+            if room >= buffer.len() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            progress.read(room, now);
+            if progress.is_stuck(now, self.stuck_max, self.account.budget().is_scarce()) {
+                return Err(h2::Reason::CANCEL.into());
+            }
+            if room > 0 {
+                let data = buffer.split_to(room).freeze();
+                stream.send_data(Chunk { data, _grant: None }, false)?;
             }
         }
     }
 }
 
+impl Body {
+    fn put(&mut self, message: &impl Message, grant: Option<Grant>) {
+        put(message, &mut self.buffer);
+        if let Some(grant) = grant {
+            self.grant.merge(grant);
+        }
+        self.grant.resize_anyway(self.buffer.len());
+    }
+}
+
 enum Step<M> {
-    Next(Option<Result<M, Status>>),
+    Next(Option<Result<Part<M>, Status>>),
     /// There is nothing more at the moment.
     Write,
     Gone,
@@ -119,7 +267,7 @@ fn head() -> Response<()> {
     response
 }
 
-fn end(body: &mut SendStream<Bytes>, outcome: Result<(), Status>) -> bool {
+fn end(body: &mut SendStream<Chunk>, outcome: Result<(), Status>) -> bool {
     let mut trailers = HeaderMap::with_capacity(2);
     let told = match outcome {
         Ok(()) => {
@@ -137,17 +285,4 @@ fn put(message: &impl Message, buffer: &mut BytesMut) {
     buffer.put_u8(0);
     buffer.put_u32(length as u32);
     message.encode_raw(buffer);
-}
-
-/// Writes as the peer's window opens.
-async fn write_all(body: &mut SendStream<Bytes>, buffer: &mut BytesMut) -> Result<(), h2::Error> {
-    while !buffer.is_empty() {
-        body.reserve_capacity(buffer.len());
-        let Some(room) = poll_fn(|cx| body.poll_capacity(cx)).await.transpose()? else {
-            return Err(h2::Reason::CANCEL.into());
-        };
-        let data = buffer.split_to(room.min(buffer.len())).freeze();
-        body.send_data(data, false)?;
-    }
-    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Request, header::CONTENT_TYPE};
 
@@ -10,11 +9,20 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    answer::Answer, io::Peer, metadata::deadline, receive::Received, request::Incoming, service::Service,
+    answer::{Answer, Chunk},
+    io::Peer,
+    metadata::deadline,
+    receive::Received,
+    request::{Content, Incoming, Rejected},
+    service::Service,
     timing::Timing,
 };
 
 const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
+/// What a call takes beside its headers and its request: the state of its handler and of its stream.
+const CALL_BYTES: usize = 4 << 10;
+/// What a header takes beside its text.
+const HEADER_BYTES: usize = 64;
 
 /// What a method can ask about its call.
 pub(super) struct Head {
@@ -32,8 +40,13 @@ struct Call {
 macro_rules! unary {
     ($service:ident . $method:ident, $call:ident) => {
         match $call.incoming.only().await {
-            Ok(request) => $call.answer.message(&$service.$method(&$call.head, request).await),
-            Err(status) => $call.answer.refuse(&status),
+            Ok(request) => {
+                let answer = $service.$method(&$call.head, request).await;
+                let body = $call.answer.body_of(&answer);
+                drop(answer);
+                $call.answer.send(body).await;
+            }
+            Err(rejected) => $call.answer.reject(rejected).await,
         }
     };
 }
@@ -51,7 +64,7 @@ macro_rules! bodies {
                 let Some(_place) = $call.answer.unless_reset(place).await else { return };
                 $call.answer.stream(found).await;
             }
-            Err(status) => $call.answer.refuse(&status),
+            Err(rejected) => $call.answer.reject(rejected).await,
         }
     };
 }
@@ -75,18 +88,24 @@ impl Drop for TelemetryOpen {
 pub(super) async fn serve(
     service: Arc<Service>,
     request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Chunk>,
     peer: Arc<Peer>,
 ) {
     let (head, body) = request.into_parts();
     let timing = Timing::begin(head.uri.path(), service.shard.counters().clone());
-    let mut answer = Answer::new(respond, timing);
+    let limits = &service.config.limits;
+    let mut answer = Answer::new(respond, timing, peer.account.clone(), limits.stuck_timeout);
     let grpc = |kind: &http::HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
     if !head.headers.get(CONTENT_TYPE).is_some_and(grpc) {
         return answer.refuse_content_type();
     }
-    let incoming = Incoming::new(body, peer.intake.clone(), service.config.limits.request_timeout);
+    let grant = match peer.account.try_grant(CALL_BYTES + header_bytes(&head.headers)) {
+        Ok(grant) => grant,
+        Err(spent) => return answer.reject(Rejected::Spent(spent)).await,
+    };
     let method = head.uri.path().strip_prefix(SERVICE).unwrap_or("");
+    let content = if method == "SendMessage" { Content::Bodies } else { Content::Fields };
+    let incoming = Incoming::new(body, content, grant, limits.request_timeout);
     let mut call = Call { head: Head { headers: head.headers, peer }, incoming, answer };
     match method {
         "SendMessage" => unary!(service.send_message, call),
@@ -101,7 +120,7 @@ pub(super) async fn serve(
 async fn receive(service: &Service, mut call: Call) {
     let request = match call.incoming.only().await {
         Ok(request) => request,
-        Err(status) => return call.answer.refuse(&status),
+        Err(rejected) => return call.answer.reject(rejected).await,
     };
     let deadline = deadline(&call.head.headers).and_then(|time| Instant::now().checked_add(time));
     let Call { head, answer, .. } = &mut call;
@@ -144,4 +163,8 @@ async fn serve_other(service: Arc<Service>, method: &str, mut call: Call) {
         }
         _ => call.answer.refuse(&Status::unimplemented("there is no such method here")),
     }
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES).sum()
 }

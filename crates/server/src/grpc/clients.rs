@@ -8,21 +8,19 @@ use std::{
 };
 
 use redstart_engine::{GroupName, TopicName};
-use redstart_wire::v2::TelemetryCommand;
 use rustc_hash::FxHashMap;
-use tokio::sync::mpsc;
-use tonic::Status;
 
+use super::command_stream::CommandStream;
 use crate::statistics::{Alike, Crowd};
 
 /// Without a sign of life for this long a client is forgotten.
 const EXPIRY: Duration = Duration::from_secs(120);
 /// Clients known at a time; past it new ones are refused.
 const CLIENTS_MAX: usize = 100_000;
-/// Bytes of all that clients have said about themselves.
+/// Bytes of all that clients have said about themselves, their ids included.
 const TOLD_BYTES_MAX: usize = 256 << 20;
-
-pub(super) type Stream = mpsc::Sender<Result<TelemetryCommand, Status>>;
+/// What is kept of a client beside that.
+const CLIENT_BYTES: usize = 256;
 
 /// What kind of client somebody says to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,13 +108,13 @@ struct Client {
     /// Its settings; others are known by their requests alone.
     told: Option<Told>,
     remote: Option<SocketAddr>,
-    stream: Option<Stream>,
+    stream: Option<CommandStream>,
     seen: Instant,
 }
 
 impl Client {
-    fn bytes(&self) -> usize {
-        self.told.as_ref().map_or(0, Told::bytes)
+    fn bytes(&self, id: &str) -> usize {
+        id.len() + CLIENT_BYTES + self.told.as_ref().map_or(0, Told::bytes)
     }
 }
 
@@ -129,8 +127,20 @@ struct Known {
 impl Known {
     fn forget(&mut self, id: &str) {
         if let Some(client) = self.by_id.remove(id) {
-            self.told_bytes -= client.bytes();
+            self.told_bytes -= client.bytes(id);
         }
+    }
+
+    /// Knows a client from now on, or what it says anew.
+    fn put(&mut self, id: &str, client: Client) -> Result<(), Full> {
+        let before = self.by_id.get(id).map(|client| client.bytes(id));
+        let told_bytes = self.told_bytes - before.unwrap_or(0) + client.bytes(id);
+        if (before.is_none() && self.by_id.len() >= CLIENTS_MAX) || told_bytes > TOLD_BYTES_MAX {
+            return Err(Full);
+        }
+        self.told_bytes = told_bytes;
+        self.by_id.insert(id.to_owned(), client);
+        Ok(())
     }
 }
 
@@ -154,18 +164,10 @@ impl Clients {
         id: &str,
         told: Told,
         remote: Option<SocketAddr>,
-        stream: Stream,
+        stream: CommandStream,
     ) -> Result<(), Full> {
-        let mut known = self.lock();
-        let before = known.by_id.get(id).map(Client::bytes);
-        let told_bytes = known.told_bytes - before.unwrap_or(0) + told.bytes();
-        if (before.is_none() && known.by_id.len() >= CLIENTS_MAX) || told_bytes > TOLD_BYTES_MAX {
-            return Err(Full);
-        }
-        known.told_bytes = told_bytes;
         let client = Client { told: Some(told), remote, stream: Some(stream), seen: Instant::now() };
-        known.by_id.insert(id.to_owned(), client);
-        Ok(())
+        self.lock().put(id, client)
     }
 
     /// A sign of life. `false` when the client has not told its settings.
@@ -179,9 +181,10 @@ impl Clients {
     /// A sign of life of a client that may not have told its settings, after a restart of the server for one.
     pub fn touch(&self, id: &str) {
         let mut known = self.lock();
-        if !known.by_id.contains_key(id) && known.by_id.len() < CLIENTS_MAX {
+        if !known.by_id.contains_key(id) {
             let client = Client { told: None, remote: None, stream: None, seen: Instant::now() };
-            known.by_id.insert(id.to_owned(), client);
+            // One for which there is no place is served all the same.
+            let _ = known.put(id, client);
         }
     }
 
@@ -194,16 +197,16 @@ impl Clients {
     }
 
     /// The client has ended its stream: nothing goes there any more. What is known of the client stays.
-    pub fn stream_ended(&self, id: &str, stream: &Stream) {
+    pub fn stream_ended(&self, id: &str, stream: &CommandStream) {
         if let Some(client) = self.lock().by_id.get_mut(id) {
-            client.stream.take_if(|current| current.same_channel(stream));
+            client.stream.take_if(|current| current.is_same(stream));
         }
     }
 
     /// Streams of clients that publish to a topic, those heard of last first.
-    pub fn publishers(&self, topic: &TopicName) -> Vec<Stream> {
+    pub fn publishers(&self, topic: &TopicName) -> Vec<CommandStream> {
         let known = self.lock();
-        let mut found: Vec<(&Client, &Stream)> = known
+        let mut found: Vec<(&Client, &CommandStream)> = known
             .by_id
             .values()
             .filter(|client| client.told.as_ref().is_some_and(|told| told.publishes.contains(topic)))
@@ -230,7 +233,7 @@ impl Clients {
     }
 
     /// Where commands for a client go: `None` when it is not known, `Some(None)` when it has no stream now.
-    pub fn stream_of(&self, id: &str) -> Option<Option<Stream>> {
+    pub fn stream_of(&self, id: &str) -> Option<Option<CommandStream>> {
         let known = self.lock();
         let client = known.by_id.get(id)?;
         Some(client.stream.clone().filter(|stream| !stream.is_closed()))
@@ -299,27 +302,48 @@ mod tests {
         Told { version: "v".repeat(bytes), ..Told::default() }
     }
 
+    fn stream() -> CommandStream {
+        CommandStream::new(crate::ByteBudget::default().account(usize::MAX)).0
+    }
+
     #[test]
     fn what_clients_say_is_counted_once_and_given_back_when_they_go() {
         let clients = Clients::default();
-        let (stream, _commands) = mpsc::channel(1);
-        let register = |id: &str, bytes| clients.register(id, told(bytes), None, stream.clone());
-        assert_eq!(register("a", TOLD_BYTES_MAX), Ok(()));
+        let register = |id: &str, bytes| clients.register(id, told(bytes), None, stream());
+        let most = TOLD_BYTES_MAX - CLIENT_BYTES - 1;
+        assert_eq!(register("a", most + 1), Err(Full));
+        assert_eq!(register("a", most), Ok(()));
         assert_eq!(register("b", 1), Err(Full));
-        assert_eq!(register("a", TOLD_BYTES_MAX - 1), Ok(()), "what it said before counts no more");
+        let less = most - CLIENT_BYTES - 2;
+        assert_eq!(register("a", less), Ok(()), "what it said before counts no more");
         assert_eq!(register("b", 1), Ok(()));
         clients.remove("a");
-        assert_eq!(register("b", TOLD_BYTES_MAX), Ok(()));
+        assert_eq!(register("b", most), Ok(()));
+    }
+
+    #[test]
+    fn ids_of_clients_that_have_said_nothing_are_counted() {
+        let clients = Clients::default();
+        let long = "i".repeat(32 << 20);
+        for n in 0..20 {
+            clients.touch(&format!("{long}{n}"));
+        }
+        assert_eq!(clients.all().len(), 7, "of 256 MiB");
+        for client in clients.all() {
+            clients.remove(&client.id);
+        }
+        assert_eq!(clients.lock().told_bytes, 0);
     }
 
     #[test]
     fn an_old_stream_that_ends_does_not_take_the_new_one_with_it() {
         let clients = Clients::default();
-        let ((old, _a), (new, _b)) = (mpsc::channel(1), mpsc::channel(1));
+        let account = crate::ByteBudget::default().account(usize::MAX);
+        let ((old, _a), (new, _b)) = (CommandStream::new(account.clone()), CommandStream::new(account));
         clients.register("c", told(0), None, old.clone()).unwrap();
         clients.register("c", told(0), None, new.clone()).unwrap();
         clients.stream_ended("c", &old);
-        assert!(clients.stream_of("c").unwrap().is_some_and(|stream| stream.same_channel(&new)));
+        assert!(clients.stream_of("c").unwrap().is_some_and(|stream| stream.is_same(&new)));
         clients.stream_ended("c", &new);
         assert!(clients.stream_of("c").unwrap().is_none());
         assert!(clients.seen("c"), "it is still known");

@@ -149,7 +149,7 @@ impl Commands {
         let mut question = self.questions.put(client).ok_or(CommandError::TooMany)?;
         let command =
             TelemetryCommand { status: Some(ok()), command: Some(command(question.nonce.to_string())) };
-        stream.try_send(Ok(command)).map_err(|_| unreachable())?;
+        stream.try_send(command).map_err(|_| unreachable())?;
         match tokio::time::timeout(self.answer_timeout, &mut question.answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) | Err(_) => {

@@ -5,26 +5,27 @@ use std::{
     future::poll_fn,
     sync::{Arc, atomic::Ordering},
     task::Poll,
+    time::Instant,
 };
 
-use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
 use h2::{Ping, PingPong, server};
 use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Limits, call,
-    intake::Intake,
-    io::{Connection, open},
+    Limits,
+    answer::Chunk,
+    call,
+    io::{Connection, Peer, open},
     service::Service,
 };
-use crate::listen::Activity;
+use crate::{byte_budget::Account, listen::Activity, progress::Progress};
 
 /// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
 const STREAMS_MAX: u32 = 1024;
 const HEADER_BYTES_MAX: u32 = 32 << 10;
-const WINDOW_BYTES: u32 = 1 << 20;
+pub(super) const WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// Calls that were cancelled before they were begun; past it the connection is ended.
 const RESETS_MAX: usize = 20;
@@ -34,7 +35,7 @@ enum Event {
     Answered,
     /// The server goes down.
     Stopping,
-    /// The peer does not answer pings.
+    /// The peer does not answer pings, or does not read.
     Dead,
 }
 
@@ -44,10 +45,10 @@ pub(super) async fn serve(
     tls: TlsAcceptor,
     service: Arc<Service>,
     activity: Arc<Activity>,
-    intake: Arc<Intake>,
+    account: Arc<Account>,
 ) {
     let limits = &service.config.limits;
-    let opening = tokio::time::timeout(limits.handshake_timeout, open(stream, tls, intake));
+    let opening = tokio::time::timeout(limits.handshake_timeout, open(stream, tls, account));
     let mut stopped = service.stopped.clone();
     let opened = tokio::select! {
         opened = opening => opened,
@@ -70,7 +71,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_pending_accept_reset_streams(RESETS_MAX)
-        .handshake::<_, Bytes>(connection);
+        .handshake::<_, Chunk>(connection);
     let Ok(Ok(mut http)) = tokio::time::timeout(limits.handshake_timeout, handshake).await else { return };
 
     // Futures in here are polled only when they were woken.
@@ -79,6 +80,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
     if let Some(pings) = http.ping_pong() {
         running.push(Either::Right(keep_alive(pings, limits).boxed()));
     }
+    running.push(Either::Right(watch_writes(peer.clone(), limits).boxed()));
     let beside_calls = running.len();
     poll_fn(|cx| {
         loop {
@@ -126,6 +128,26 @@ async fn keep_alive(mut pings: PingPong, limits: &Limits) -> Event {
         match tokio::time::timeout(timeout, poll_fn(|cx| pings.poll_pong(cx))).await {
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return Event::Dead,
+        }
+    }
+}
+
+/// Ends with a peer that does not read from its socket. Calls whose answers wait for the peer's window end by themselves.
+async fn watch_writes(peer: Arc<Peer>, limits: &Limits) -> Event {
+    let mut progress = Progress::new(Instant::now());
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(limits.stuck_timeout / 2).await;
+        peer.account.trim();
+        let (written, now) = (peer.written.load(Ordering::Relaxed), Instant::now());
+        if peer.sent.is_blocked() {
+            progress.read((written - before) as usize, now);
+        } else {
+            progress.is_done(now);
+        }
+        before = written;
+        if progress.is_stuck(now, limits.stuck_timeout, peer.account.budget().is_scarce()) {
+            return Event::Dead;
         }
     }
 }

@@ -4,7 +4,10 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Instant,
 };
@@ -16,8 +19,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{conduct::Conduct, intake::Intake, sent::Sent};
-use crate::stream::Stream;
+use super::{conduct::Conduct, sent::Sent};
+use crate::{byte_budget::Account, stream::Stream};
 
 /// What every HTTP/2 client says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +44,10 @@ pub(super) struct Peer {
     pub remote: Option<SocketAddr>,
     /// Places of answers that carry message bodies.
     pub answers: Semaphore,
-    pub intake: Arc<Intake>,
+    /// Bytes of its requests and answers.
+    pub account: Arc<Account>,
+    /// Bytes written to the socket.
+    pub written: AtomicU64,
     /// Open telemetry streams: they are no requests under way.
     pub telemetry: AtomicUsize,
     /// Answers with messages that may not have reached the socket.
@@ -49,13 +55,18 @@ pub(super) struct Peer {
 }
 
 /// Does the handshakes. Plaintext and TLS are told apart by the first byte; whatever does not speak HTTP/2 is refused.
-pub(super) async fn open(stream: TcpStream, tls: TlsAcceptor, intake: Arc<Intake>) -> io::Result<Connection> {
+pub(super) async fn open(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    account: Arc<Account>,
+) -> io::Result<Connection> {
     let mut stream = Stream::open(stream, tls).await?;
     let peer = Arc::new(Peer {
         local: stream.local().ok(),
         remote: stream.remote().ok(),
         answers: Semaphore::new(ANSWERS_MAX),
-        intake,
+        account,
+        written: AtomicU64::new(0),
         telemetry: AtomicUsize::new(0),
         sent: Sent::default(),
     });
@@ -107,6 +118,7 @@ impl Connection {
         }
         if let Poll::Ready(Ok(bytes)) = &written {
             self.conduct.wrote(*bytes);
+            self.peer.written.fetch_add(*bytes as u64, Ordering::Relaxed);
         }
         written
     }

@@ -151,7 +151,7 @@ impl Service {
                 .clients
                 .stream_of(&client)
                 .flatten()
-                .is_some_and(|stream| stream.try_send(Ok(command)).is_ok());
+                .is_some_and(|stream| stream.try_send(command).is_ok());
             tracing::debug!(client, %lite, told, "a client has lost a lite topic");
         }
     }

@@ -8,6 +8,7 @@ mod answer;
 mod call;
 mod claim;
 mod clients;
+mod command_stream;
 mod commands;
 mod conduct;
 mod convert;
@@ -16,7 +17,6 @@ mod elsewhere;
 pub mod fuzz;
 mod handle;
 mod http2;
-mod intake;
 mod io;
 mod lite;
 mod metadata;
@@ -35,14 +35,7 @@ mod timing;
 mod transactions;
 mod view;
 
-use std::{
-    future::Future,
-    io::Error as IoError,
-    net::SocketAddr,
-    path::Path,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -54,13 +47,13 @@ use crate::{
     drain::Drained,
     handover::Returns,
     listen::{self, Port, PortLimits},
+    progress::STUCK_MAX,
     shard::ShardHandle,
     tls::{self, CertificateFiles, TlsError},
 };
 use clients::Clients;
 use commands::Questions;
 use handle::Signer;
-use intake::Intake;
 use renewal::Renewal;
 use service::Service;
 
@@ -70,6 +63,9 @@ pub use view::View;
 
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub(crate) use timing::{may_wait, method_name};
+
+/// Bytes of requests and answers of one connection.
+const CONNECTION_BYTES_MAX: usize = 256 << 20;
 
 /// Settings of the gRPC front end.
 #[derive(Debug, Clone)]
@@ -102,6 +98,8 @@ pub struct Limits {
     /// The server pings a silent peer, so that dead connections go.
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
+    /// For a peer to read something of an answer that waits for it.
+    pub stuck_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -113,6 +111,7 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(20),
+            stuck_timeout: STUCK_MAX,
         }
     }
 }
@@ -142,7 +141,6 @@ pub struct Grpc {
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     stopping: watch::Sender<bool>,
     port: Port,
-    intake: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -181,7 +179,7 @@ impl Grpc {
             signer: Arc::new(signer),
             pullers: Arc::default(),
         };
-        Ok(Grpc { listener, tls, service, checks, stopping, port, intake: Arc::default() })
+        Ok(Grpc { listener, tls, service, checks, stopping, port })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -200,20 +198,24 @@ impl Grpc {
 
     /// For those who look at the front end while it works.
     pub fn view(&self) -> View {
-        View::new(self.service.clients.clone(), self.port.open.clone(), self.intake.clone())
+        View::new(
+            self.service.clients.clone(),
+            self.port.open.clone(),
+            self.service.config.resources.bytes.clone(),
+        )
     }
 
     /// Serves until `stop`; then says good-bye to the clients and ends when their calls have.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
-        let Grpc { listener, tls, service, checks, stopping, port, intake } = self;
+        let Grpc { listener, tls, service, checks, stopping, port } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
         // Those still open are cut off when this is dropped.
         let mut open = {
             let service = service.clone();
             listen::accept(listener, &port, stop, move |stream, activity| {
-                let intake = Arc::new(Intake::new(intake.clone()));
-                http2::serve(stream, tls.clone(), service.clone(), activity, intake)
+                let account = service.config.resources.bytes.account(CONNECTION_BYTES_MAX);
+                http2::serve(stream, tls.clone(), service.clone(), activity, account)
             })
             .await
         };

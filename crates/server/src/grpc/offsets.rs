@@ -1,6 +1,6 @@
 //! Reading by offset, for clients that keep their own progress.
 
-use std::iter;
+use std::{iter, sync::Arc};
 
 use futures_util::{Stream, StreamExt as _, stream};
 use redstart_engine::{FetchError, Filter, PulledMessage, QueueId, QueueOffset, ResetTo};
@@ -10,13 +10,17 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    answer::Part,
     convert::{Envelope, from_duration, from_timestamp, to_wire},
     receive::filter,
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
     status::{Refusal, ok},
 };
-use crate::shard::{Bodies, PullRequest};
+use crate::{
+    byte_budget::{Account, Spent},
+    shard::{Bodies, PullRequest},
+};
 
 const PULL_BYTES_MAX: usize = 4 << 20;
 
@@ -34,6 +38,7 @@ impl Service {
     pub(super) async fn pull(
         &self,
         request: PullMessageRequest,
+        account: &Arc<Account>,
     ) -> Result<Answers<PullMessageResponse>, Refusal> {
         let queue = request.message_queue.unwrap_or_default();
         let resource = queue.topic.clone().unwrap_or_default();
@@ -57,14 +62,19 @@ impl Service {
             topic: resource,
             queue: queue.id,
             filter,
+            account: account.clone(),
             unread: None,
+            spent: None,
         };
         let first = messages.next().await;
+        if let (None, Some(spent)) = (&first, messages.spent) {
+            return Err(spent.into());
+        }
         if let (None, Some(offset)) = (&first, messages.unread.filter(|offset| *offset == from)) {
             let why = format!("the message at offset {offset} cannot be read now, try again");
             return Err(Refusal::new(Code::InternalServerError, why));
         }
-        let begin = stream::iter(iter::once(Content::Status(ok())).chain(first));
+        let begin = stream::iter(iter::once(Part::small(Content::Status(ok()))).chain(first));
         let rest = stream::unfold((messages, false), move |(mut messages, ended)| async move {
             if ended {
                 return None;
@@ -74,7 +84,7 @@ impl Service {
                 // The client goes on at the first message that it was not given.
                 None => {
                     let next = messages.unread.unwrap_or(next);
-                    Some((Content::NextOffset(next.0 as i64), (messages, true)))
+                    Some((Part::small(Content::NextOffset(next.0 as i64)), (messages, true)))
                 }
             }
         });
@@ -129,16 +139,30 @@ struct Messages {
     topic: Resource,
     queue: i32,
     filter: Filter,
+    /// The connection's.
+    account: Arc<Account>,
     /// The first message that could not be read and may be another time. None comes after it.
     unread: Option<QueueOffset>,
+    /// It was not read because there are no bytes for it.
+    spent: Option<Spent>,
 }
 
 impl Messages {
-    async fn next(&mut self) -> Option<Content> {
+    async fn next(&mut self) -> Option<Part<Content>> {
         while self.unread.is_none() {
             let found = self.found.next()?;
+            // Before it is read: a message that waits for bytes must not be in memory.
+            let grant = match self.account.grant(found.size as usize).await {
+                Ok(grant) => grant,
+                Err(spent) => {
+                    (self.unread, self.spent) = (Some(found.offset), Some(spent));
+                    break;
+                }
+            };
             match self.read(&found).await {
-                Ok(Some(message)) => return Some(Content::Message(message)),
+                Ok(Some(message)) => {
+                    return Some(Part { message: Content::Message(message), grant: Some(grant) });
+                }
                 Ok(None) => {}
                 Err(error) => match error.proof() {
                     Some(proof) => self.bodies.passed_over(proof),
@@ -171,9 +195,10 @@ impl Messages {
 }
 
 pub(super) fn refused(refusal: &Refusal) -> Answers<PullMessageResponse> {
-    answers(stream::iter([Content::Status(refusal.status())]))
+    answers(stream::iter([Part::small(Content::Status(refusal.status()))]))
 }
 
-fn answers(contents: impl Stream<Item = Content> + Send + 'static) -> Answers<PullMessageResponse> {
-    Box::pin(contents.map(|content| Ok(PullMessageResponse { content: Some(content) })))
+fn answers(contents: impl Stream<Item = Part<Content>> + Send + 'static) -> Answers<PullMessageResponse> {
+    let response = |content| PullMessageResponse { content: Some(content) };
+    Box::pin(contents.map(move |part| Ok(part.map(response))))
 }

@@ -12,6 +12,7 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    answer::Part,
     clients::Polling,
     convert::{Envelope, from_duration, timestamp, to_wire},
     lite::{BIND_TOPIC, only_for_lites},
@@ -22,6 +23,7 @@ use super::{
     status::{Refusal, ok},
 };
 use crate::{
+    byte_budget::{Account, Grant, Spent},
     handover::Handover,
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
 };
@@ -44,7 +46,12 @@ pub(super) struct Received {
 }
 
 impl Service {
-    pub(super) async fn receive(&self, caller: Caller, request: ReceiveMessageRequest) -> Received {
+    pub(super) async fn receive(
+        &self,
+        caller: Caller,
+        request: ReceiveMessageRequest,
+        account: &Arc<Account>,
+    ) -> Received {
         let client = caller.client.clone();
         self.clients.touch(&client);
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
@@ -59,8 +66,14 @@ impl Service {
         if deliveries.len() == 0 {
             return refused(&nothing());
         }
-        let messages =
-            Messages { service: self.clone(), deliveries, topic, invisible, handover: handover.clone() };
+        let messages = Messages {
+            service: self.clone(),
+            deliveries,
+            topic,
+            invisible,
+            handover: handover.clone(),
+            account: account.clone(),
+        };
         let renew = auto_renew.then(|| Renew { renewal: self.renewal.clone(), client, until });
         // Nothing is read before the answer is written: an answer that waits for its place must not hold bodies.
         let contents = stream::once(messages.contents()).flatten();
@@ -148,23 +161,41 @@ struct Messages {
     topic: Resource,
     invisible: Duration,
     handover: Arc<Mutex<Handover>>,
+    /// The connection's.
+    account: Arc<Account>,
+}
+
+/// Why the messages of an answer end before the last.
+enum Ended {
+    Unread(FetchError),
+    /// There are no bytes for the next one.
+    Spent(Spent),
+}
+
+impl From<Ended> for Refusal {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Unread(error) => {
+                let why = format!("the next message cannot be read now, try again: {error}");
+                Refusal::new(Code::InternalServerError, why)
+            }
+            Ended::Spent(spent) => spent.into(),
+        }
+    }
 }
 
 impl Messages {
     /// The status, which depends on whether there is a message that can be read, and the messages.
-    async fn contents(mut self) -> impl Stream<Item = Content> + Send {
+    async fn contents(mut self) -> impl Stream<Item = Part<Content>> + Send {
+        let status = |status| Part::small(Content::Status(status));
         let (begin, rest) = match self.next().await {
-            Ok(Some(first)) => (vec![Content::Status(ok()), first], Some(self)),
-            Ok(None) => (vec![Content::Status(nothing().status())], None),
-            Err(error) => {
-                let why = format!("the next message cannot be read now, try again: {error}");
-                let refusal = Refusal::new(Code::InternalServerError, why);
-                (vec![Content::Status(refusal.status())], None)
-            }
+            Ok(Some(first)) => (vec![status(ok()), first], Some(self)),
+            Ok(None) => (vec![status(nothing().status())], None),
+            Err(ended) => (vec![status(Refusal::from(ended).status())], None),
         };
         let rest = stream::unfold(rest, |messages| async {
             let mut messages = messages?;
-            // A failed read ends the answer; what was read before it is delivered.
+            // A failed read ends the answer, as does a lack of bytes; what was read before it is delivered.
             let message = messages.next().await.ok().flatten()?;
             Some((message, Some(messages)))
         });
@@ -173,10 +204,20 @@ impl Messages {
 
     /// The next message. One that is proven to be lost is passed over. A read that failed says nothing about the message:
     /// it and those behind it go back.
-    async fn next(&mut self) -> Result<Option<Content>, FetchError> {
+    async fn next(&mut self) -> Result<Option<Part<Content>>, Ended> {
         while let Some(delivery) = self.deliveries.next() {
+            // Before it is read: a message that waits for bytes must not be in memory.
+            let grant: Grant = match self.account.grant(delivery.size as usize).await {
+                Ok(grant) => grant,
+                Err(spent) => {
+                    self.give_back(delivery, Duration::ZERO);
+                    return Err(Ended::Spent(spent));
+                }
+            };
             match self.read(&delivery).await {
-                Ok(message) => return Ok(Some(Content::Message(message))),
+                Ok(message) => {
+                    return Ok(Some(Part { message: Content::Message(message), grant: Some(grant) }));
+                }
                 Err(error) => {
                     if let Some(proof) = error.proof() {
                         self.handover.lock().exclude(&[delivery.receipt]);
@@ -184,14 +225,19 @@ impl Messages {
                         continue;
                     }
                     self.service.shard.bodies().failed(&error);
-                    let left = std::iter::once(delivery).chain(&mut self.deliveries);
-                    let left: Vec<Receipt> = left.map(|delivery| delivery.receipt).collect();
-                    self.handover.lock().give_back(&left, READ_AGAIN_AFTER);
-                    return Err(error);
+                    self.give_back(delivery, READ_AGAIN_AFTER);
+                    return Err(Ended::Unread(error));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Gives back a delivery and all behind it.
+    fn give_back(&mut self, delivery: Delivery, after: Duration) {
+        let left = std::iter::once(delivery).chain(&mut self.deliveries);
+        let left: Vec<Receipt> = left.map(|delivery| delivery.receipt).collect();
+        self.handover.lock().give_back(&left, after);
     }
 
     async fn read(&self, delivery: &Delivery) -> Result<Message, FetchError> {
@@ -261,15 +307,15 @@ fn nothing() -> Refusal {
 }
 
 pub(super) fn refused(refusal: &Refusal) -> Received {
-    let frames = frames(stream::iter([Content::Status(refusal.status())]));
+    let frames = frames(stream::iter([Part::small(Content::Status(refusal.status()))]));
     Received { frames, deliveries: None }
 }
 
 /// The frames of an answer; the time of delivery ends it.
-fn frames(contents: impl Stream<Item = Content> + Send + 'static) -> Answers<ReceiveMessageResponse> {
-    let end = stream::once(async { Content::DeliveryTimestamp(timestamp(SystemClock.now())) });
-    let responses = contents.chain(end).map(|content| Ok(ReceiveMessageResponse { content: Some(content) }));
-    Box::pin(responses)
+fn frames(contents: impl Stream<Item = Part<Content>> + Send + 'static) -> Answers<ReceiveMessageResponse> {
+    let end = stream::once(async { Part::small(Content::DeliveryTimestamp(timestamp(SystemClock.now()))) });
+    let response = |content| ReceiveMessageResponse { content: Some(content) };
+    Box::pin(contents.chain(end).map(move |part| Ok(part.map(response))))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The messages of a call, as they come in: `compressed u8, length u32 big-endian`, then `length` bytes, again and again.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
@@ -8,21 +8,51 @@ use prost::Message;
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
-use super::intake::Intake;
+use crate::byte_budget::{Grant, Spent};
 
 /// Largest request: a body of 4 MiB or a batch of that size, with properties.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 pub(super) const PREFIX_LEN: usize = 5;
+/// What a field of a request takes in memory, at least: an entry of an ack, a message of a batch.
+const FIELD_BYTES: usize = 512;
+/// A large request that holds no bodies may be many small fields, which take so many times their bytes.
+const LARGE_BYTES: usize = 64 << 10;
+const LARGE_FACTOR: usize = 16;
+
+/// Why a request was not taken.
+#[derive(Debug)]
+pub(super) enum Rejected {
+    Status(Status),
+    /// There are no bytes left for it.
+    Spent(Spent),
+}
+
+impl From<Status> for Rejected {
+    fn from(status: Status) -> Self {
+        Rejected::Status(status)
+    }
+}
+
+/// What the messages of a call are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Bodies, mostly, of which no copy is made.
+    Bodies,
+    Fields,
+}
 
 /// What a client sends in one call.
 #[derive(Debug)]
 pub(super) struct Incoming {
     body: RecvStream,
+    content: Content,
     /// The begin of a message that is not whole yet, or what came behind one.
     gathered: BytesMut,
-    intake: Arc<Intake>,
-    /// Counted in the intake.
-    taken: usize,
+    /// For the call itself and all bytes that have come, until the call ends.
+    grant: Grant,
+    /// Bytes of the grant for the call, and for what has come.
+    call: usize,
+    came: usize,
     /// How long a message may take to come in.
     time: Duration,
     until: Option<Instant>,
@@ -30,8 +60,19 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub fn new(body: RecvStream, intake: Arc<Intake>, time: Duration) -> Incoming {
-        Incoming { body, gathered: BytesMut::new(), intake, taken: 0, time, until: None, patient: false }
+    /// `grant` is for the call itself.
+    pub fn new(body: RecvStream, content: Content, grant: Grant, time: Duration) -> Incoming {
+        Incoming {
+            body,
+            content,
+            gathered: BytesMut::new(),
+            call: grant.bytes(),
+            came: 0,
+            grant,
+            time,
+            until: None,
+            patient: false,
+        }
     }
 
     /// The client may be silent between messages for as long as it likes.
@@ -41,35 +82,46 @@ impl Incoming {
     }
 
     /// The message of a call that has one.
-    pub async fn only<M: Message + Default>(&mut self) -> Result<M, Status> {
+    pub async fn only<M: Message + Default>(&mut self) -> Result<M, Rejected> {
         let Some(message) = self.next_whole().await? else {
-            return Err(Status::invalid_argument("the request is missing"));
+            return Err(Status::invalid_argument("the request is missing").into());
         };
         if !self.body.is_end_stream() && self.next_whole().await?.is_some() {
-            return Err(Status::invalid_argument("more than one request in a call that takes one"));
+            return Err(Status::invalid_argument("more than one request in a call that takes one").into());
         }
-        decode(message)
+        self.decode(message)
     }
 
-    pub async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
-        self.next_whole().await?.map(decode).transpose()
+    /// The next message of a call that has many. What was counted for those before counts no more.
+    pub async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Rejected> {
+        self.came = self.gathered.len();
+        self.grant.resize_anyway(self.call + self.came);
+        match self.next_whole().await? {
+            Some(message) => self.decode(message).map(Some),
+            None => Ok(None),
+        }
     }
 
-    async fn next_whole(&mut self) -> Result<Option<Bytes>, Status> {
+    /// Counts what the peer may send while nothing is taken off the stream. `false` when there are no bytes for it.
+    pub fn count_window(&mut self, bytes: usize) -> bool {
+        self.grant.try_resize(self.call + self.came + bytes).is_ok()
+    }
+
+    async fn next_whole(&mut self) -> Result<Option<Bytes>, Rejected> {
         self.until = None;
         loop {
             if let Some(length) = length(&self.gathered)?
                 && self.gathered.len() >= PREFIX_LEN + length
             {
                 self.gathered.advance(PREFIX_LEN);
-                let message = self.gathered.split_to(length).freeze();
-                self.count()?;
-                return Ok(Some(message));
+                return Ok(Some(self.gathered.split_to(length).freeze()));
             }
             let Some(mut data) = self.data().await? else {
                 return match self.gathered.is_empty() {
                     true => Ok(None),
-                    false => Err(Status::invalid_argument("the request ends in the middle of a message")),
+                    false => {
+                        Err(Status::invalid_argument("the request ends in the middle of a message").into())
+                    }
                 };
             };
             // Mostly a message comes in one piece, and is not copied.
@@ -80,11 +132,10 @@ impl Incoming {
                 return Ok(Some(data));
             }
             self.gathered.extend_from_slice(&data);
-            self.count()?;
         }
     }
 
-    async fn data(&mut self) -> Result<Option<Bytes>, Status> {
+    async fn data(&mut self) -> Result<Option<Bytes>, Rejected> {
         let (body, time) = (&mut self.body, self.time);
         let data = poll_fn(|cx| body.poll_data(cx));
         let data = if self.patient && self.gathered.is_empty() {
@@ -99,26 +150,37 @@ impl Incoming {
         let Some(data) = data.transpose().map_err(|error| Status::cancelled(error.to_string()))? else {
             return Ok(None);
         };
-        // What comes in is bounded by the intake, not by the window. An error: the stream has ended.
+        self.came += data.len();
+        self.grant.try_resize(self.call + self.came).map_err(Rejected::Spent)?;
+        // What comes in is bounded by the grant, not by the window. An error: the stream has ended.
         drop(self.body.flow_control().release_capacity(data.len()));
         Ok(Some(data))
     }
 
-    /// Tells the intake how much is held.
-    fn count(&mut self) -> Result<(), Status> {
-        let before = std::mem::replace(&mut self.taken, self.gathered.len());
-        if before > self.taken {
-            self.intake.give_back(before - self.taken);
-            return Ok(());
+    fn decode<M: Message + Default>(&mut self, message: Bytes) -> Result<M, Rejected> {
+        let mut decoded = fields(&message).saturating_sub(1) * FIELD_BYTES;
+        if self.content == Content::Fields && message.len() > LARGE_BYTES {
+            decoded = decoded.max(message.len() * LARGE_FACTOR);
         }
-        self.intake.take(self.taken - before)
+        if decoded > LARGE_BYTES {
+            self.grant.try_resize(self.call + self.came + decoded).map_err(Rejected::Spent)?;
+        }
+        M::decode(message)
+            .map_err(|error| Status::internal(format!("the request is malformed: {error}")).into())
     }
 }
 
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        self.intake.give_back(self.taken);
+/// How many fields a message has, without those in its fields. Up to what is malformed.
+fn fields(mut message: &[u8]) -> usize {
+    let mut count = 0;
+    while let Ok((tag, wire_type)) = prost::encoding::decode_key(&mut message) {
+        let skipped = prost::encoding::skip_field(wire_type, tag, &mut message, Default::default());
+        if skipped.is_err() {
+            break;
+        }
+        count += 1;
     }
+    count
 }
 
 /// The length of the message that `bytes` begins with, once it can be told.
@@ -133,8 +195,4 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, Status> {
         return Err(Status::out_of_range(why));
     }
     Ok(Some(length))
-}
-
-fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
-    M::decode(message).map_err(|error| Status::internal(format!("the request is malformed: {error}")))
 }

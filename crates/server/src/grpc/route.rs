@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 
+use prost::Message as _;
 use redstart_engine::{MessageType, TopicView};
 use redstart_wire::v2::{
     Address, AddressScheme, Assignment, Broker, Endpoints, MessageQueue, MessageType as WireType, Permission,
@@ -22,6 +23,8 @@ impl Service {
         let resource = named(request.topic)?;
         let topic = self.topic(&resource).await?;
         let broker = self.broker(request.endpoints, peer)?;
+        // A small request has a large answer. It is counted from here until it is written.
+        peer.account.try_grant(route_bytes(&topic, &resource, &broker))?;
         Ok(queues(&topic, &resource, &broker, self.drained.get()))
     }
 
@@ -39,6 +42,7 @@ impl Service {
             self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
         };
         let broker = self.broker(request.endpoints, peer)?;
+        peer.account.try_grant(route_bytes(&topic, &resource, &broker))?;
         let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker, self.drained.get())
             .into_iter()
             .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
@@ -137,6 +141,13 @@ fn queues(topic: &TopicView, resource: &Resource, broker: &Broker, drained: bool
             accept_message_types: accepted(config.message_type),
         })
         .collect()
+}
+
+/// Bytes of a route in memory, where every queue has the names and addresses again.
+fn route_bytes(topic: &TopicView, resource: &Resource, broker: &Broker) -> usize {
+    let queues = topic.queues.len().max(topic.config.write_queues as usize);
+    let each = size_of::<MessageQueue>() + resource.encoded_len() + 2 * broker.encoded_len();
+    queues * each
 }
 
 fn accepted(topic: MessageType) -> Vec<i32> {

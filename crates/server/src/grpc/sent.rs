@@ -60,6 +60,10 @@ impl Sent {
         self.blocked.store(blocked, Ordering::Relaxed);
     }
 
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
     /// HTTP/2 has written what it could. If the socket took all of it, the answers of before have arrived.
     pub fn wrote(&self) {
         if self.blocked.load(Ordering::Relaxed) {

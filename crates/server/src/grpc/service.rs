@@ -8,6 +8,7 @@ use tonic::Status;
 
 use super::{
     Config,
+    answer::Part,
     call::Head,
     clients::Clients,
     commands::Questions,
@@ -143,7 +144,7 @@ impl Service {
     }
 }
 
-pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<Part<T>, Status>> + Send>>;
 
 /// Answers with the result, or with its refusal as the status.
 macro_rules! answer {
@@ -215,7 +216,7 @@ impl Service {
     pub(super) async fn receive_message(&self, head: &Head, request: v2::ReceiveMessageRequest) -> Received {
         let caller = self.client(head).map(|id| metadata::caller(&head.headers, id));
         match caller {
-            Ok(caller) => self.receive(caller, request).await,
+            Ok(caller) => self.receive(caller, request, &head.peer.account).await,
             Err(refusal) => super::receive::refused(&refusal),
         }
     }
@@ -286,7 +287,7 @@ impl Service {
 
     pub(super) fn telemetry(&self, head: &Head, incoming: Incoming) -> Answers<v2::TelemetryCommand> {
         let client = metadata::client_id(&head.headers).map(str::to_owned);
-        self.open_telemetry(Opener { client, remote: head.peer.remote }, incoming)
+        self.open_telemetry(Opener { client, peer: head.peer.clone() }, incoming)
     }
 
     pub(super) async fn notify_client_termination(
@@ -309,7 +310,7 @@ impl Service {
         request: v2::PullMessageRequest,
     ) -> Answers<v2::PullMessageResponse> {
         let stream = match self.client(head) {
-            Ok(_) => self.pull(request).await,
+            Ok(_) => self.pull(request, &head.peer.account).await,
             Err(refusal) => Err(refusal),
         };
         stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))

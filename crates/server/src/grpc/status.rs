@@ -7,7 +7,10 @@ use redstart_engine::{
 };
 use redstart_wire::v2::{Code, Status};
 
-use crate::shard::{ChangeError, ReceiveError, SendFailure, Unavailable};
+use crate::{
+    byte_budget::Spent,
+    shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
+};
 
 /// A refusal in the protocol's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,12 @@ fn how_to_create_topic(topic: &str) -> String {
     format!(
         "topic {topic} does not exist; create it with: mqadmin updateTopic -c DefaultCluster -t {topic} -a +message.type=NORMAL"
     )
+}
+
+impl From<Spent> for Refusal {
+    fn from(spent: Spent) -> Self {
+        Refusal::new(Code::TooManyRequests, spent.to_string())
+    }
 }
 
 impl From<Unavailable> for Refusal {

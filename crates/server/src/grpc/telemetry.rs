@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
@@ -6,12 +6,14 @@ use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
 };
-use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{
-    clients::{ClientKind, ClientSubscription, Polling, Stream, Told},
+    clients::{ClientKind, ClientSubscription, Polling, Told},
+    command_stream::{CommandStream, WeakCommandStream},
     convert::from_duration,
+    http2::WINDOW_BYTES,
+    io::Peer,
     request::Incoming,
     service::{Answers, Service},
     settings::merge,
@@ -21,8 +23,6 @@ use crate::throttle::Throttle;
 
 static NO_PLACE: Throttle = Throttle::new();
 
-/// Commands that wait for a client to read them; past it the client is too slow and gets no more.
-const COMMANDS_MAX: usize = 16;
 const REPEAT_AFTER: Duration = Duration::from_millis(1500);
 /// Settings as they come; they are sent back, so a client that does not read would have them kept for it.
 const SETTINGS_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +35,7 @@ const TEXT_LEN_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
     pub client: Option<String>,
-    pub remote: Option<SocketAddr>,
+    pub peer: Arc<Peer>,
 }
 
 /// The Node.js client (1.0.x) can miss the first answer: it may begin to wait after it came.
@@ -43,30 +43,32 @@ fn needs_settings_twice(settings: &Settings) -> bool {
     settings.user_agent.as_ref().is_some_and(|agent| agent.language() == Language::NodeJs)
 }
 
-async fn repeat(stream: mpsc::WeakSender<Result<TelemetryCommand, Status>>, answer: TelemetryCommand) {
+async fn repeat(stream: WeakCommandStream, answer: TelemetryCommand) {
     tokio::time::sleep(REPEAT_AFTER).await;
     if let Some(stream) = stream.upgrade() {
         // Full or closed: then it is not waiting either.
-        drop(stream.try_send(Ok(answer)));
+        let _ = stream.try_send(answer);
     }
 }
 
 impl Service {
     /// A client's stream: it sends settings and results, it gets settings and commands.
     pub(super) fn open_telemetry(&self, opener: Opener, mut incoming: Incoming) -> Answers<TelemetryCommand> {
-        let (outgoing, commands) = mpsc::channel(COMMANDS_MAX);
+        let (outgoing, commands) = CommandStream::new(opener.peer.account.clone());
         let service = self.clone();
         tokio::spawn(async move {
             let Some(client) = opener.client else {
                 let refusal = Refusal::client_id();
                 let command = TelemetryCommand { status: Some(refusal.status()), command: None };
                 // The client may be gone already.
-                drop(outgoing.send(Ok(command)).await);
+                let _ = outgoing.try_send(command);
                 return;
             };
             let mut stopped = service.stopped.clone();
             tokio::select! {
-                () = service.converse(&client, opener.remote, &mut incoming, &outgoing) => {}
+                () = service.converse(&client, opener.peer.remote, &mut incoming, &outgoing) => {}
+                // The client does not read, or has gone.
+                () = outgoing.closed() => {}
                 // The sender outlives this.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
             }
@@ -81,7 +83,7 @@ impl Service {
         client: &str,
         remote: Option<SocketAddr>,
         incoming: &mut Incoming,
-        outgoing: &Stream,
+        outgoing: &CommandStream,
     ) {
         while let Ok(Some(command)) = incoming.next::<TelemetryCommand>().await {
             self.clients.seen(client);
@@ -94,20 +96,26 @@ impl Service {
                 None => continue,
             };
             // What was sent before is read first: else the answers of a client that only talks pile up.
-            if outgoing.reserve_many(COMMANDS_MAX).await.is_err() {
-                return;
+            if !outgoing.is_read() {
+                // What the client may send until then is kept by HTTP/2.
+                if !incoming.count_window(WINDOW_BYTES as usize) {
+                    return outgoing
+                        .fail(Status::resource_exhausted("settings of before have not been read"));
+                }
+                if !outgoing.read().await {
+                    return;
+                }
             }
             let settings = match self.register(client, remote, settings, outgoing.clone()).await {
                 Ok(settings) => settings,
                 Err(refusal) => {
-                    drop(outgoing.try_send(Err(Status::invalid_argument(refusal.message))));
-                    return;
+                    return outgoing.fail(Status::invalid_argument(refusal.message));
                 }
             };
             let again = needs_settings_twice(&settings);
             let answer = TelemetryCommand { status: Some(ok()), command: Some(Command::Settings(settings)) };
-            if outgoing.try_send(Ok(answer.clone())).is_err() {
-                return;
+            if outgoing.try_send(answer.clone()).is_err() {
+                return outgoing.fail(Status::resource_exhausted("there are no bytes left for an answer"));
             }
             if again {
                 tokio::spawn(repeat(outgoing.downgrade(), answer));
@@ -121,7 +129,7 @@ impl Service {
         client: &str,
         remote: Option<SocketAddr>,
         settings: Settings,
-        stream: Stream,
+        stream: CommandStream,
     ) -> Result<Settings, Refusal> {
         let told = self.told(&settings)?;
         // A lite consumer's group must be there, bound to its topic: nobody can guess that.

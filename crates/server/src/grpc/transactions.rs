@@ -105,7 +105,7 @@ impl Service {
         let first = check.checks as usize % publishers.len();
         let (before, after) = publishers.split_at(first);
         for publisher in after.iter().chain(before) {
-            if publisher.try_send(Ok(command.clone())).is_ok() {
+            if publisher.try_send(command.clone()).is_ok() {
                 return;
             }
         }

@@ -1,8 +1,8 @@
 use bytes::BytesMut;
 
-/// Idle connections hold the least; there may be thousands of them. The most is a small frame: larger ones need room
-/// before they are read.
-const LEAST: usize = 4 << 10;
+/// Idle connections hold the least; there may be thousands of them. The most is a small frame: for larger ones bytes are
+/// taken before they are read.
+pub(super) const LEAST: usize = 4 << 10;
 const MOST: usize = super::connection::SMALL_FRAME;
 
 /// How much a connection reads at a time: more while it is fed well, less when little comes.
@@ -16,6 +16,11 @@ impl Default for Appetite {
 }
 
 impl Appetite {
+    /// Bytes of the next read.
+    pub fn bytes(&self) -> usize {
+        self.0
+    }
+
     /// Makes room for the next read.
     pub fn reserve(&self, input: &mut BytesMut) {
         if input.capacity() - input.len() < self.0 / 2 {

@@ -432,7 +432,8 @@ mod tests {
     fn peer() -> (Arc<Peer>, mpsc::Receiver<Outgoing>) {
         let (outbox, outgoing) = mpsc::channel(16);
         let address = "127.0.0.1:1".parse().unwrap();
-        (Arc::new(Peer::new(address, address, outbox)), outgoing)
+        let account = crate::ByteBudget::default().account(usize::MAX);
+        (Arc::new(Peer::new(address, address, outbox, account)), outgoing)
     }
 
     fn beat(client: &str, topics: &[(&str, i64)]) -> Heartbeat {

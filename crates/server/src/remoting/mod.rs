@@ -32,7 +32,6 @@ mod refusal;
 mod reply;
 mod request;
 mod retry;
-mod room;
 mod send;
 mod text;
 mod transactions;
@@ -68,7 +67,6 @@ use locks::Locks;
 use members::Members;
 use names::Names;
 use peer::Peer;
-use room::Rooms;
 
 pub(crate) use connection::is_poll;
 pub use elsewhere::{
@@ -79,13 +77,12 @@ pub use view::View;
 /// The pattern for topics that are made when they are first sent to.
 const AUTO_CREATE_TOPIC: &str = "TBW102";
 const AUTO_CREATE_QUEUES: u32 = 8;
-/// Bytes of large requests being read or served, and of messages on their way to consumers, over all connections.
-const INCOMING_BYTES_MAX: usize = 512 << 20;
-const OUTGOING_BYTES_MAX: usize = 512 << 20;
 /// Connections of the name service and of the broker.
 const PORT_LIMITS: PortLimits = PortLimits { connections_max: 10_000, silent_max: 2048 };
 /// Clients connect to the name service before they use it.
 const FIRST_BYTE_MAX: Duration = Duration::from_secs(120);
+/// How often held polls are ended while connections finish.
+const END_POLLS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often members and other brokers are looked at.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// What older clients call the VIP channel is at the broker's port less this.
@@ -161,8 +158,6 @@ struct Context {
     members: Members,
     locks: Locks,
     names: Names,
-    incoming: Rooms,
-    outgoing: Rooms,
     names_port: Port,
     broker_port: Port,
 }
@@ -227,8 +222,6 @@ impl Remoting {
             members: Members::default(),
             locks: Locks::default(),
             names: Names::open(data_dir).map_err(StartError::Names)?,
-            incoming: Rooms::new(INCOMING_BYTES_MAX),
-            outgoing: Rooms::new(OUTGOING_BYTES_MAX),
             names_port: config.resources.connections.port("name service", PORT_LIMITS),
             broker_port: config.resources.connections.port("broker", PORT_LIMITS),
             config,
@@ -271,7 +264,7 @@ impl Remoting {
         }
     }
 
-    /// Serves until `stopped` says so.
+    /// Serves until `stopped` says so, and then until what is under way has been answered, for a few seconds at most.
     pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
         let (names_port, broker_port) = (&context.names_port, &context.broker_port);
@@ -292,9 +285,19 @@ impl Remoting {
                 _ = stopped.changed() => break,
             }
         }
-        for task in accepting {
-            // It ends with `stopped`, or has panicked and said so.
-            drop(task.await);
+        let mut ending = std::pin::pin!(async {
+            for task in accepting {
+                // It ends with `stopped`, or has panicked and said so.
+                drop(task.await);
+            }
+        });
+        // A poll that begins while its connection learns of the stop would be held.
+        let mut polls = tokio::time::interval(END_POLLS_INTERVAL);
+        loop {
+            tokio::select! {
+                () = &mut ending => return,
+                _ = polls.tick() => context.shard.end_polls(),
+            }
         }
     }
 }
@@ -322,13 +325,10 @@ async fn accept(
         drop(stopped.wait_for(|stopped| *stopped).await);
     };
     let mut open = listen::accept(listener, &port, until(stopped.clone()), move |stream, activity| {
-        let (tls, context, stopped) = (tls.clone(), context.clone(), until(stopped.clone()));
+        let (tls, context, stopped) = (tls.clone(), context.clone(), stopped.clone());
         async move {
-            tokio::select! {
-                result = serve(stream, tls, context, activity) => if let Err(error) = result {
-                    tracing::debug!(%error, "a Remoting connection ended");
-                },
-                () = stopped => {}
+            if let Err(error) = serve(stream, tls, context, activity, stopped).await {
+                tracing::debug!(%error, "a Remoting connection ended");
             }
         }
     })
@@ -341,9 +341,14 @@ async fn serve(
     tls: TlsAcceptor,
     context: Arc<Context>,
     activity: Arc<Activity>,
+    mut stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let stream = tokio::time::timeout(FIRST_BYTE_MAX, Stream::open(stream, tls)).await??;
-    connection::serve(stream, context, activity).await
+    let stream = tokio::select! {
+        opened = tokio::time::timeout(FIRST_BYTE_MAX, Stream::open(stream, tls)) => opened??,
+        // The sender is gone only when the broker is.
+        _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+    };
+    connection::serve(stream, context, activity, stopped).await
 }
 
 async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -4,8 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use redstart_wire::remoting::{encode, encode_head};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::{peer::Outgoing, room::Room};
-use crate::handover::Handover;
+use super::peer::Outgoing;
+use crate::{byte_budget::Grant, handover::Handover};
 
 /// With so many bytes unwritten nothing further is answered: the peer has to read first.
 const BYTES_MAX: usize = 256 << 10;
@@ -21,9 +21,9 @@ pub(super) struct Outbox {
     parts_len: usize,
     /// Small frames, one behind the other.
     small: BytesMut,
-    /// Held until their frame is written; with the byte after it.
-    rooms: VecDeque<(u64, Room)>,
-    /// Messages that frames deliver, in the same way.
+    /// Bytes of the connection's account for what is here.
+    grant: Option<Grant>,
+    /// Messages that frames deliver, held until their frame is written; with the byte after it.
     handovers: VecDeque<(u64, Handover)>,
     put: u64,
     written: u64,
@@ -32,7 +32,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn put(&mut self, Outgoing { command, room, handover }: Outgoing) {
+    pub fn put(&mut self, Outgoing { command, grant, handover }: Outgoing) {
         let before = self.len();
         if command.body.len() >= LARGE_BODY {
             encode_head(&command, &mut self.small);
@@ -43,8 +43,20 @@ impl Outbox {
             encode(&command, &mut self.small);
         }
         self.put += (self.len() - before) as u64;
-        self.rooms.extend(room.map(|room| (self.put, room)));
+        match &mut self.grant {
+            Some(held) => held.merge(grant),
+            None => self.grant = Some(grant),
+        }
+        self.count();
         self.handovers.extend(handover.map(|handover| (self.put, handover)));
+    }
+
+    /// What is here is in memory, so it cannot be refused: a connection that has much here begins no further request.
+    fn count(&mut self) {
+        let len = self.len();
+        if let Some(grant) = &mut self.grant {
+            grant.resize_anyway(len);
+        }
     }
 
     fn len(&self) -> usize {
@@ -60,8 +72,9 @@ impl Outbox {
         self.len() == 0 && !self.unflushed
     }
 
-    /// Writes once as much as the peer takes. Nothing is lost if the wait is given up.
-    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    /// Writes once as much as the peer takes, and says how much. Nothing is lost if the wait is given up.
+    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
+        let mut taken = 0;
         if self.len() > 0 {
             let written = if self.parts.is_empty() {
                 writer.write(&self.small).await?
@@ -77,12 +90,13 @@ impl Outbox {
             }
             self.unflushed = true;
             self.advance(written);
+            taken = written;
         }
         if self.len() == 0 {
             writer.flush().await?;
             self.unflushed = false;
         }
-        Ok(())
+        Ok(taken)
     }
 
     fn advance(&mut self, mut written: usize) {
@@ -98,9 +112,6 @@ impl Outbox {
             self.parts.pop_front();
         }
         self.small.advance(written);
-        while self.rooms.front().is_some_and(|(end, _)| *end <= self.written) {
-            self.rooms.pop_front();
-        }
         while let Some((end, handover)) = self.handovers.front_mut()
             && *end <= self.written
         {
@@ -110,31 +121,36 @@ impl Outbox {
         if self.len() == 0 && self.small.capacity() > 2 * BYTES_MAX {
             self.small = BytesMut::new();
         }
+        self.count();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use redstart_wire::remoting::{Command, decode};
     use tokio::io::AsyncReadExt;
 
-    use super::{super::room::Rooms, *};
+    use super::*;
+    use crate::byte_budget::{Account, ByteBudget};
 
-    async fn outgoing(opaque: i32, body: usize, rooms: &Rooms) -> Outgoing {
+    fn outgoing(opaque: i32, body: usize, account: &Arc<Account>) -> Outgoing {
         let command = Command { opaque, body: vec![7; body].into(), ..Command::default() };
-        Outgoing { command, room: rooms.take(body).await, handover: None }
+        Outgoing { command, grant: account.try_grant(body).unwrap(), handover: None }
     }
 
     #[tokio::test]
     async fn frames_come_in_their_order_however_little_is_taken_at_a_time() {
-        let rooms = Rooms::new(1 << 20);
+        let account = ByteBudget::new(8 << 20).account(1 << 20);
         let mut outbox = Outbox::default();
         let sizes = [10, LARGE_BODY, 0, 3 * LARGE_BODY, LARGE_BODY - 1, 5];
         for (opaque, size) in (0..).zip(sizes) {
-            outbox.put(outgoing(opaque, size, &rooms).await);
+            outbox.put(outgoing(opaque, size, &account));
         }
         assert!(!outbox.is_full() && !outbox.is_done());
-        let held = rooms.used().0;
+        let mut held = account.used();
+        assert!(held >= sizes.iter().sum(), "all of it is counted");
         let (mut writer, mut reader) = tokio::io::duplex(1000);
         let mut input = BytesMut::new();
         let mut read = Vec::new();
@@ -146,22 +162,23 @@ mod tests {
             while let Some(command) = decode(&mut input).unwrap() {
                 read.push((command.opaque as usize, command.body.len()));
             }
-            assert!(rooms.used().0 <= held);
+            assert!(account.used() <= held);
+            held = account.used();
         }
         assert_eq!(read, sizes.iter().copied().enumerate().collect::<Vec<_>>());
         while !outbox.is_done() {
             outbox.write(&mut writer).await.unwrap();
         }
-        assert_eq!(rooms.used().0, 0, "all room is given back");
+        assert_eq!(account.used(), 0, "all is given back");
     }
 
     #[tokio::test]
     async fn it_is_full_when_the_peer_does_not_read() {
-        let rooms = Rooms::new(1 << 20);
+        let account = ByteBudget::new(8 << 20).account(1 << 20);
         let mut outbox = Outbox::default();
         for opaque in 0..2 {
             assert!(!outbox.is_full());
-            outbox.put(outgoing(opaque, BYTES_MAX / 2, &rooms).await);
+            outbox.put(outgoing(opaque, BYTES_MAX / 2, &account));
         }
         assert!(outbox.is_full());
     }

@@ -2,7 +2,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,28 +11,22 @@ use std::{
 use redstart_wire::remoting::Command;
 use tokio::sync::{mpsc, oneshot};
 
-use super::room::{Room, Rooms};
-use crate::handover::Handover;
+use crate::{
+    byte_budget::{Account, Grant},
+    handover::Handover,
+};
 
 /// Questions of ours that one client may have open.
 const ASKED_MAX: usize = 64;
-/// Bytes of answers that wait for one client to read.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// A command on its way to the peer.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub command: Command,
-    pub room: Option<Room>,
+    /// Bytes of the connection's account. The outbox makes it as large as the frame.
+    pub grant: Grant,
     /// The messages that it delivers.
     pub handover: Option<Handover>,
-}
-
-impl Outgoing {
-    /// A command of the broker's own.
-    fn told(command: Command) -> Outgoing {
-        Outgoing { command, room: None, handover: None }
-    }
 }
 
 /// The other end of a connection: where answers go, and whom the broker can ask something.
@@ -44,7 +38,8 @@ pub(super) struct Peer {
     pub remote_text: String,
     /// The address that the peer dialled.
     pub local: SocketAddr,
-    pub rooms: Rooms,
+    /// Bytes of its requests and answers.
+    pub account: Arc<Account>,
     outbox: mpsc::Sender<Outgoing>,
     asked: Mutex<HashMap<i32, oneshot::Sender<Command>>>,
     opaque: AtomicI32,
@@ -67,14 +62,19 @@ pub(super) enum AskError {
 }
 
 impl Peer {
-    pub fn new(remote: SocketAddr, local: SocketAddr, outbox: mpsc::Sender<Outgoing>) -> Peer {
+    pub fn new(
+        remote: SocketAddr,
+        local: SocketAddr,
+        outbox: mpsc::Sender<Outgoing>,
+        account: Arc<Account>,
+    ) -> Peer {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Peer {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             remote,
             remote_text: remote.to_string(),
             local,
-            rooms: Rooms::new(ANSWER_BYTES_MAX),
+            account,
             outbox,
             asked: Mutex::default(),
             opaque: AtomicI32::new(0),
@@ -87,7 +87,17 @@ impl Peer {
     /// Tells the client something; `false` when it does not read or is gone.
     pub fn tell(&self, command: Command) -> bool {
         let command = Command { opaque: self.next(), ..command.one_way() };
-        self.outbox.try_send(Outgoing::told(command)).is_ok()
+        self.put(command).is_ok()
+    }
+
+    /// Puts a command of the broker's own behind those that wait for the client to read.
+    fn put(&self, command: Command) -> Result<(), AskError> {
+        let grant = self.account.try_grant(frame_bytes(&command)).map_err(|_| AskError::Full)?;
+        let outgoing = Outgoing { command, grant, handover: None };
+        self.outbox.try_send(outgoing).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => AskError::Full,
+            mpsc::error::TrySendError::Closed(_) => AskError::Gone,
+        })
     }
 
     /// Asks the client and waits for its answer.
@@ -102,11 +112,7 @@ impl Peer {
             }
             asked.insert(opaque, answer);
         }
-        let outgoing = Outgoing::told(Command { opaque, ..command });
-        self.outbox.try_send(outgoing).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => AskError::Full,
-            mpsc::error::TrySendError::Closed(_) => AskError::Gone,
-        })?;
+        self.put(Command { opaque, ..command })?;
         match tokio::time::timeout(limit, answered).await {
             Ok(answer) => answer.map_err(|_| AskError::Gone),
             Err(_) => Err(AskError::Timeout),
@@ -137,4 +143,11 @@ impl Peer {
     fn asked(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Command>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Bytes of a command in memory, a little more than those of its frame.
+pub(super) fn frame_bytes(command: &Command) -> usize {
+    const OVERHEAD: usize = 256;
+    let remark = command.remark.as_ref().map_or(0, String::len);
+    command.body.len() + command.fields.bytes() + remark + OVERHEAD
 }

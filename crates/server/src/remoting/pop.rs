@@ -123,7 +123,7 @@ async fn deliver(
         .with("restNum", 0)
         .with("startOffsetInfo", offsets.start_info())
         .with("msgOffsetInfo", offsets.message_info());
-    Ok(Answer { body: records.body, room: Some(records.room), handover: Some(handover), ..answer })
+    Ok(Answer { body: records.body, grant: Some(records.grant), handover: Some(handover), ..answer })
 }
 
 /// Time until a message that cannot be written for this protocol comes again.

@@ -264,7 +264,7 @@ async fn found(
     }
     let statistics = request.context.shard.counters().statistics();
     statistics.got(topic, group, records.written.len(), records.body.len());
-    Ok(Answer { body: records.body, room: Some(records.room), ..answer(code::SUCCESS, &pulled) })
+    Ok(Answer { body: records.body, grant: Some(records.grant), ..answer(code::SUCCESS, &pulled) })
 }
 
 fn answer(status: i32, pulled: &Pulled) -> Answer {

@@ -38,7 +38,7 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
             format!("the message at offset {offset} cannot be read"),
         ));
     }
-    Ok(Answer { body: records.body, room: Some(records.room), ..Answer::ok() })
+    Ok(Answer { body: records.body, grant: Some(records.grant), ..Answer::ok() })
 }
 
 pub(super) async fn by_key(request: &Request) -> Result<Answer, Refusal> {
@@ -62,5 +62,5 @@ pub(super) async fn by_key(request: &Request) -> Result<Answer, Refusal> {
     let answer =
         Answer::ok().with("indexLastUpdateTimestamp", time).with("indexLastUpdatePhyoffset", position);
     let remark = truncated.then(|| CUT_SHORT.to_owned());
-    Ok(Answer { remark, body: records.body, room: Some(records.room), ..answer })
+    Ok(Answer { remark, body: records.body, grant: Some(records.grant), ..answer })
 }

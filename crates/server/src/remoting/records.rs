@@ -16,9 +16,8 @@ use super::{
     convert::{Envelope, Scratch, to_wire},
     refusal::Refusal,
     request::Request,
-    room::Room,
 };
-use crate::throttle::Throttle;
+use crate::{byte_budget::Grant, throttle::Throttle};
 
 /// Stored bytes of the messages in one answer; a larger message comes alone. The 4.x clients refuse frames over 16 MiB.
 pub(super) const BYTES_MAX: usize = 8 << 20;
@@ -60,11 +59,11 @@ impl Place {
     }
 }
 
-/// The body of an answer, and the room it takes until it is written. Places are named by their numbers.
+/// The body of an answer, and the grant for it until it is written. Places are named by their numbers.
 #[derive(Debug)]
 pub(super) struct Records {
     pub body: Bytes,
-    pub room: Room,
+    pub grant: Grant,
     /// Places whose messages are in the body.
     pub written: Vec<usize>,
     /// Places whose messages are proven to be lost.
@@ -96,9 +95,7 @@ pub(super) async fn read(
 ) -> Result<Records, Refusal> {
     let places = within(places, BYTES_MAX);
     let bytes: usize = places.iter().map(|place| place.size as usize).sum();
-    let busy = || Refusal::busy("bytes on their way to consumers", bytes);
-    let own = request.peer.rooms.take(bytes).await.ok_or_else(busy)?;
-    let room = own.and(request.context.outgoing.take(bytes).await.ok_or_else(busy)?);
+    let grant = request.peer.account.grant(bytes).await?;
     let bodies = request.context.shard.bodies();
     let wanted: Vec<_> = places.iter().map(|place| (place.position, place.size)).collect();
     let origins = if topic.is_retry() { origins(request, &wanted).await? } else { HashMap::new() };
@@ -125,7 +122,7 @@ pub(super) async fn read(
         }
         None => (places.len(), None),
     };
-    Ok(Records { body: body.into(), room, written, lost, unfit, end, failed })
+    Ok(Records { body: body.into(), grant, written, lost, unfit, end, failed })
 }
 
 /// The first places whose messages take no more than so many bytes together, at least one.

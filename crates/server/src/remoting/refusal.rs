@@ -6,7 +6,10 @@ use redstart_engine::{
 };
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
-use crate::shard::{ChangeError, ReceiveError, SendFailure, Unavailable};
+use crate::{
+    byte_budget::Spent,
+    shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
+};
 
 /// A refusal in the protocol's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +79,12 @@ always! {
     TooLong => SYSTEM_ERROR,
     RecallError => ILLEGAL_OPERATION,
     TransactionError => SYSTEM_ERROR,
+}
+
+impl From<Spent> for Refusal {
+    fn from(spent: Spent) -> Self {
+        Refusal::new(code::SYSTEM_BUSY, format!("[OVERLOAD]{spent}"))
+    }
 }
 
 impl From<Unavailable> for Refusal {

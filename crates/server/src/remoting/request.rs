@@ -10,10 +10,9 @@ use super::{
     Context,
     peer::{Outgoing, Peer},
     refusal::Refusal,
-    room::Room,
     unreadable,
 };
-use crate::handover::Handover;
+use crate::{byte_budget::Grant, handover::Handover};
 
 /// What a handler is given: the command, who sent it, and everything it may need.
 #[derive(Debug)]
@@ -104,8 +103,8 @@ pub(super) struct Answer {
     pub remark: Option<String>,
     pub fields: Fields,
     pub body: Bytes,
-    /// Held until the answer is written, when it is large.
-    pub room: Option<Room>,
+    /// Bytes that were granted for the body before it was read; without it the request's own grant goes on.
+    pub grant: Option<Grant>,
     /// The messages that it delivers; given back unless it is written.
     pub handover: Option<Handover>,
 }
@@ -140,11 +139,14 @@ impl Answer {
         self
     }
 
-    /// What answers `request`.
-    pub fn outgoing(self, request: &Command) -> Outgoing {
-        let Answer { code, remark, fields, body, room, handover } = self;
+    /// What answers `request`, which held `grant`.
+    pub fn outgoing(self, request: &Command, mut grant: Grant) -> Outgoing {
+        let Answer { code, remark, fields, body, grant: own, handover } = self;
         let command = Command { fields, body, ..request.answer(code, remark) };
-        Outgoing { command, room, handover }
+        if let Some(own) = own {
+            grant.merge(own);
+        }
+        Outgoing { command, grant, handover }
     }
 }
 

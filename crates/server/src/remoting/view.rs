@@ -19,14 +19,10 @@ impl View {
         (self.context.names_port.open.count(), self.context.broker_port.open.count())
     }
 
-    /// Bytes of large requests that are read or served, and how many there may be.
-    pub fn incoming_bytes(&self) -> (usize, usize) {
-        self.context.incoming.used()
-    }
-
-    /// Bytes of messages on their way to consumers, and how many there may be.
-    pub fn outgoing_bytes(&self) -> (usize, usize) {
-        self.context.outgoing.used()
+    /// Bytes of requests and answers under way over both protocols, and how many there may be.
+    pub fn network_bytes(&self) -> (usize, usize) {
+        let bytes = &self.context.config.resources.bytes;
+        (bytes.used(), bytes.limit())
     }
 
     /// Producers and consumers.

@@ -101,12 +101,10 @@ fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
 /// What messages on their way take, and how many connections there are.
 fn room(text: &mut Text, sources: &Sources) {
     let (grpc, remoting) = (sources.grpc.as_ref(), sources.remoting.as_ref());
-    let budgets = [
-        ("store", Some(sources.shard.pending_bytes())),
-        ("grpc_in", grpc.map(|grpc| grpc.incoming_bytes())),
-        ("remoting_in", remoting.map(|remoting| remoting.incoming_bytes())),
-        ("remoting_out", remoting.map(|remoting| remoting.outgoing_bytes())),
-    ];
+    // The same for both.
+    let network = remoting.map(|remoting| remoting.network_bytes());
+    let network = network.or_else(|| grpc.map(|grpc| grpc.network_bytes()));
+    let budgets = [("store", Some(sources.shard.pending_bytes())), ("network", network)];
     let budgets = || budgets.iter().filter_map(|(name, bytes)| Some((name, (*bytes)?)));
     let mut samples = text.family(catalogue::BUDGET_USED);
     for (name, (used, _)) in budgets() {

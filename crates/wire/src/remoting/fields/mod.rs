@@ -50,6 +50,11 @@ impl Fields {
         self.places.len()
     }
 
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.places.len() * size_of::<Place>()
+    }
+
     /// The value of a name; the last one, should a peer have sent several.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.places.iter().rev().find(|place| self.is_named(place, name)).map(|place| self.value(place))

@@ -33,7 +33,7 @@ use crate::{
 
 /// How often a running broker looks whether its shard has failed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Calls under way get this long to end when the broker stops.
+/// Calls under way get this long to end when the broker stops. Remoting connections end on their own before that.
 const GRACE: Duration = Duration::from_secs(3);
 /// Transactions that wait to be asked about.
 const CHECKS_MAX: usize = 4096;
@@ -200,10 +200,12 @@ async fn serve(
     // Before anybody is cut off: who sends clients here is told first.
     pages.stopping();
     stop.send(true).context("the front ends have ended")?;
-    if tokio::time::timeout(GRACE, grpc).await.is_err() {
+    let remoting_ends = remoting.abort_handle();
+    let ended = async { tokio::join!(grpc, remoting) };
+    if tokio::time::timeout(GRACE, ended).await.is_err() {
         tracing::info!("some calls did not end in time and are cut off");
     }
-    remoting.abort();
+    remoting_ends.abort();
     pages.close().await;
     Ok(())
 }

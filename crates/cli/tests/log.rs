@@ -4,10 +4,10 @@
 
 mod support;
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
 use serde_json::Value;
-use support::{Running, create_topic, delete_topic, serve};
+use support::{Running, create_topic, delete_topic, heartbeat, serve};
 use tempfile::TempDir;
 
 /// What a broker logs from its start to its stop.
@@ -46,4 +46,23 @@ fn levels_are_those_of_the_setting_unless_rust_log_is_set() {
     assert!(!log.contains('\u{1b}'), "no colours where nobody looks: {log}");
     let log = logged(&["--log", "off"], &[("RUST_LOG", "redstart::serve=info")]);
     assert!(log.contains("stopping") && !log.contains("topic created"), "{log}");
+}
+
+/// Heartbeats of 60 kB whose groups are all refused.
+#[test]
+fn groups_that_cannot_be_are_told_of_once_a_second() {
+    let data = TempDir::new().unwrap();
+    let broker = Running::start(&mut serve(Path::new(env!("CARGO_BIN_EXE_redstart")), data.path()));
+    let groups: Vec<String> =
+        (0..1000).map(|n| format!(r#"{{"groupName":"bad group {n}","subscriptionDataSet":[]}}"#)).collect();
+    let beat = format!(r#"{{"clientID":"c","producerDataSet":[],"consumerDataSet":[{}]}}"#, groups.join(","));
+    let started = Instant::now();
+    for _ in 0..20 {
+        heartbeat(broker.broker, &beat);
+    }
+    let seconds = started.elapsed().as_secs() as usize;
+    let log = broker.stop();
+    let lines = log.lines().filter(|line| line.contains("a group of a heartbeat is left out")).count();
+    assert!((1..=seconds + 2).contains(&lines), "{lines} lines in {seconds} s");
+    assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
 }

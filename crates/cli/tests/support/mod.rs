@@ -104,15 +104,25 @@ pub fn broker_config(broker: SocketAddr) -> String {
     ask(broker, 26, "{}")
 }
 
+/// Sends a heartbeat.
+pub fn heartbeat(broker: SocketAddr, body: &str) {
+    ask_with(broker, 34, "{}", body);
+}
+
 /// Asks, and returns the body of the answer.
 fn ask(broker: SocketAddr, code: u32, fields: &str) -> String {
+    ask_with(broker, code, fields, "")
+}
+
+fn ask_with(broker: SocketAddr, code: u32, fields: &str, body: &str) -> String {
     let header = format!(
         r#"{{"code":{code},"language":"JAVA","version":475,"opaque":1,"flag":0,"extFields":{fields}}}"#
     );
     let mut stream = TcpStream::connect(broker).unwrap();
-    let mut frame = ((header.len() + 4) as u32).to_be_bytes().to_vec();
+    let mut frame = ((header.len() + body.len() + 4) as u32).to_be_bytes().to_vec();
     frame.extend((header.len() as u32).to_be_bytes());
     frame.extend(header.as_bytes());
+    frame.extend(body.as_bytes());
     stream.write_all(&frame).unwrap();
     let mut length = [0; 4];
     stream.read_exact(&mut length).unwrap();

@@ -223,3 +223,9 @@ pub fn id_of(message: &v2::Message) -> &str {
 pub fn handle_of(message: &v2::Message) -> String {
     message.system_properties.as_ref().unwrap().receipt_handle.clone().unwrap()
 }
+
+/// A message as gRPC frames it.
+pub fn grpc_message(message: &impl prost::Message) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    http2::grpc_frame(0, bytes.len() as u32, &bytes)
+}

@@ -70,6 +70,10 @@ fn every_type_of_topic_can_be_created_and_a_wrong_one_is_named() {
         let topic = server.json(&["topic", "create", &format!("of-{kind}"), "--type", kind]);
         assert_eq!(topic["type"], kind.to_uppercase());
     }
+    for name in ["%RETRY%g", "%DLQ%g", "rmq_sys_x", "TBW102"] {
+        let reserved = server.run(&["topic", "create", name]).refused();
+        assert!(reserved.contains("the broker's own"), "{name}: {reserved}");
+    }
     let wrong = server.run(&["topic", "create", "t", "--type", "fast"]);
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("'fast'") && wrong.err.contains("fifo"), "{}", wrong.err);

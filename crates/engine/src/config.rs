@@ -27,7 +27,6 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Keys and values of properties, tag and keys together.
     pub properties_bytes_max: usize,
-    pub properties_max: usize,
     pub message_group_bytes_max: usize,
     pub batch_bytes_max: usize,
     pub batch_messages_max: usize,
@@ -100,8 +99,7 @@ impl Default for Limits {
         const DAY: u64 = 24 * 3600;
         Limits {
             body_bytes_max: 4 << 20,
-            properties_bytes_max: 16 << 10,
-            properties_max: 128,
+            properties_bytes_max: i16::MAX as usize,
             message_group_bytes_max: 64,
             batch_bytes_max: 4 << 20,
             batch_messages_max: 4096,

@@ -42,8 +42,6 @@ pub enum Invalid {
     BodyTooLarge { size: usize, limit: usize },
     #[error("properties, tag and keys have {size} bytes together, the limit is {limit}")]
     PropertiesTooLarge { size: usize, limit: usize },
-    #[error("the message has {count} user properties, the limit is {limit}")]
-    TooManyProperties { count: usize, limit: usize },
     #[error("the property name {name:?} is empty or has a control character")]
     PropertyName { name: String },
     #[error("the value of property {name:?} has a control character")]
@@ -145,15 +143,10 @@ impl Message {
     }
 
     fn validate_properties(&self, limits: &Limits) -> Result<(), Invalid> {
-        if self.properties.len() > limits.properties_max {
-            return Err(Invalid::TooManyProperties {
-                count: self.properties.len(),
-                limit: limits.properties_max,
-            });
-        }
-        let size = self.properties.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        // Each with what parts it from the next: a property without a value counts as well.
+        let size = self.properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>()
             + self.tag.as_ref().map_or(0, String::len)
-            + self.keys.iter().map(String::len).sum::<usize>();
+            + self.keys.iter().map(|key| key.len() + 1).sum::<usize>();
         if size > limits.properties_bytes_max {
             return Err(Invalid::PropertiesTooLarge { size, limit: limits.properties_bytes_max });
         }

@@ -1,4 +1,4 @@
-//! A group's consumers go over from one protocol to the other.
+//! What one protocol's clients leave behind and the other's find: groups that move, topics that are made.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use redstart_engine::{Filter, GroupName, Pop, Start, TopicName};
 use redstart_server::grpc::Grpc;
 use redstart_wire::{
     remoting::code,
-    v2::{AckMessageEntry, AckMessageRequest, Code},
+    v2::{AckMessageEntry, AckMessageRequest, Code, QueryRouteRequest, SendMessageRequest},
 };
 use remoting_support::{Broker, messages, send_message};
 use tempfile::TempDir;
@@ -136,6 +136,33 @@ async fn what_receives_left_comes_once_to_pull_consumers_and_what_was_acked_does
     assert_eq!((retried.len(), &retried[0].body[..], retried[0].reconsume_times), (1, &b"a"[..], 1));
     let looked = old.ok(code::QUERY_CONSUMER_OFFSET, &stands).await;
     assert_eq!(looked.field("offset"), Some("3"));
+}
+
+/// Routes of a topic tell a producer of gRPC what is there before it sends, so they must not refuse it.
+#[tokio::test]
+async fn the_first_message_makes_its_topic_over_grpc_as_well_when_that_is_on() {
+    for create in [false, true] {
+        let broker = Broker::start_with(|config, _| config.auto_create_topics = create).await;
+        let dir = TempDir::new().unwrap();
+        let (_checks, asked) = tokio::sync::mpsc::channel(1);
+        let grpc = Grpc::bind(support::config(), broker.shard.handle(), asked, dir.path()).await.unwrap();
+        grpc.look_for_pullers(Arc::new(broker.view.clone()));
+        let address = grpc.address().unwrap();
+        tokio::spawn(grpc.serve(std::future::pending()));
+        let mut client = support::connect(address, "new", "JAVA").await;
+        for (topic, made) in [("fresh", create), ("%RETRY%g", false), ("TBW102", false)] {
+            let request = QueryRouteRequest { topic: Some(support::resource(topic)), endpoints: None };
+            let route = client.query_route(request).await.unwrap().into_inner();
+            let found = (support::code(route.status), route.message_queues.len());
+            assert_eq!(found, if made { (Code::Ok, 8) } else { (Code::TopicNotFound, 0) }, "{topic}");
+        }
+        let request = SendMessageRequest { messages: vec![support::message("fresh", "id", b"m")] };
+        let sent = client.send_message(request).await.unwrap().into_inner();
+        assert_eq!(support::code(sent.status), if create { Code::Ok } else { Code::TopicNotFound });
+        let name = TopicName::new("fresh").unwrap();
+        let made = broker.shard.handle().ask(move |engine, _| engine.topic(&name)).unwrap().await.unwrap();
+        assert_eq!(made.map(|topic| topic.config.write_queues), create.then_some(8));
+    }
 }
 
 /// The operator is told to create a topic only if that can be done by hand.

@@ -130,7 +130,7 @@ settings! {
     network_bytes_max: usize = "1GiB", kind::NETWORK;
     /// gRPC connections at a time; fewer when the process may not open as many files.
     grpc_connections_max: usize = "50000", kind::CONNECTIONS;
-    /// Create a topic when a 4.x client first sends to it.
+    /// Create a topic when a client first sends to it.
     auto_create_topics: bool = "false", kind::TRUTH, "autoCreateTopicEnable" as Same;
     /// Create a consumer group when it first consumes.
     auto_create_groups: bool = "true", kind::TRUTH, "autoCreateSubscriptionGroup" as Same;

@@ -21,6 +21,8 @@ const CLIENTS_MAX: usize = 100_000;
 const TOLD_BYTES_MAX: usize = 256 << 20;
 /// What is kept of a client beside that.
 const CLIENT_BYTES: usize = 256;
+/// Topics of half messages that are remembered of a client.
+const HALVES_MAX: usize = 16;
 
 /// What kind of client somebody says to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,11 +112,18 @@ struct Client {
     remote: Option<SocketAddr>,
     stream: Option<CommandStream>,
     seen: Instant,
+    /// Topics of its half messages, newest last: its settings may tell of them later, or not at all.
+    halves: Vec<TopicName>,
 }
 
 impl Client {
     fn bytes(&self, id: &str) -> usize {
-        id.len() + CLIENT_BYTES + self.told.as_ref().map_or(0, Told::bytes)
+        let halves: usize = self.halves.iter().map(|topic| topic.as_str().len()).sum();
+        id.len() + CLIENT_BYTES + halves + self.told.as_ref().map_or(0, Told::bytes)
+    }
+
+    fn publishes(&self, topic: &TopicName) -> bool {
+        self.halves.contains(topic) || self.told.as_ref().is_some_and(|told| told.publishes.contains(topic))
     }
 }
 
@@ -166,8 +175,10 @@ impl Clients {
         remote: Option<SocketAddr>,
         stream: CommandStream,
     ) -> Result<(), Full> {
-        let client = Client { told: Some(told), remote, stream: Some(stream), seen: Instant::now() };
-        self.lock().put(id, client)
+        let mut known = self.lock();
+        let halves = known.by_id.get(id).map(|client| client.halves.clone()).unwrap_or_default();
+        let client = Client { told: Some(told), remote, stream: Some(stream), seen: Instant::now(), halves };
+        known.put(id, client)
     }
 
     /// A sign of life. `false` when the client has not told its settings.
@@ -182,7 +193,8 @@ impl Clients {
     pub fn touch(&self, id: &str) {
         let mut known = self.lock();
         if !known.by_id.contains_key(id) {
-            let client = Client { told: None, remote: None, stream: None, seen: Instant::now() };
+            let client =
+                Client { told: None, remote: None, stream: None, seen: Instant::now(), halves: Vec::new() };
             // One for which there is no place is served all the same.
             let _ = known.put(id, client);
         }
@@ -203,13 +215,28 @@ impl Clients {
         }
     }
 
+    /// The client has sent a half message to the topic: it can be asked about that one.
+    pub fn sent_half(&self, id: &str, topic: &TopicName) {
+        let mut known = self.lock();
+        let Known { by_id, told_bytes } = &mut *known;
+        let Some(client) = by_id.get_mut(id).filter(|client| !client.publishes(topic)) else { return };
+        *told_bytes -= client.bytes(id);
+        if client.halves.len() == HALVES_MAX {
+            client.halves.remove(0);
+        }
+        if *told_bytes + client.bytes(id) + topic.as_str().len() <= TOLD_BYTES_MAX {
+            client.halves.push(topic.clone());
+        }
+        *told_bytes += client.bytes(id);
+    }
+
     /// Streams of clients that publish to a topic, those heard of last first.
     pub fn publishers(&self, topic: &TopicName) -> Vec<CommandStream> {
         let known = self.lock();
         let mut found: Vec<(&Client, &CommandStream)> = known
             .by_id
             .values()
-            .filter(|client| client.told.as_ref().is_some_and(|told| told.publishes.contains(topic)))
+            .filter(|client| client.publishes(topic))
             .filter_map(|client| Some((client, client.stream.as_ref().filter(|stream| !stream.is_closed())?)))
             .collect();
         found.sort_by_key(|(client, _)| std::cmp::Reverse(client.seen));
@@ -333,6 +360,23 @@ mod tests {
             clients.remove(&client.id);
         }
         assert_eq!(clients.lock().told_bytes, 0);
+    }
+
+    #[test]
+    fn a_client_publishes_to_the_topics_of_its_half_messages_whatever_its_settings_say() {
+        let clients = Clients::default();
+        let topic = |n: usize| TopicName::new(&format!("t{n}")).unwrap_or_else(|error| panic!("{error}"));
+        let account = crate::ByteBudget::default().account(usize::MAX);
+        let (stream, _commands) = CommandStream::new(account);
+        clients.register("c", told(0), None, stream.clone()).unwrap();
+        assert!(clients.publishers(&topic(0)).is_empty());
+        clients.sent_half("c", &topic(0));
+        assert_eq!(clients.publishers(&topic(0)).len(), 1);
+        clients.register("c", told(0), None, stream).unwrap();
+        assert_eq!(clients.publishers(&topic(0)).len(), 1, "also after its settings came again");
+        (1..=HALVES_MAX).for_each(|n| clients.sent_half("c", &topic(n)));
+        assert!(clients.publishers(&topic(0)).is_empty(), "only the newest are remembered");
+        assert_eq!(clients.publishers(&topic(HALVES_MAX)).len(), 1);
     }
 
     #[test]

@@ -19,6 +19,9 @@ const TRACE_CONTEXT: &str = "TRACE_CONTEXT";
 /// Bit of the system flag that says: the body is compressed.
 const COMPRESSED: i32 = 1;
 const MESSAGE_GROUP_LEN_MAX: usize = 64;
+/// Properties that a producer may set on a message, and the bytes of their names and values.
+const USER_PROPERTIES_MAX: usize = 128;
+const USER_PROPERTIES_BYTES_MAX: usize = 16 << 10;
 
 /// Names that users cannot give to their properties: the protocols and the broker use them.
 const RESERVED: &[&str] = &[
@@ -100,14 +103,11 @@ pub(super) fn from_timestamp(at: &prost_types::Timestamp) -> Timestamp {
 pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     let system = message.system_properties.unwrap_or_default();
     if message.body.is_empty() {
-        return Err(Refusal::new(Code::MessageBodyEmpty, "the message body is empty"));
+        return Err(Refusal::new(Code::MessageBodyEmpty, "message body cannot be empty"));
     }
-    if let Some(name) = message.user_properties.keys().find(|name| RESERVED.contains(&name.as_str())) {
-        let why = format!("the property name {name:?} is reserved for the broker");
-        return Err(Refusal::new(Code::IllegalMessagePropertyKey, why));
-    }
+    check_user_properties(&message.user_properties)?;
     if system.message_group.as_ref().is_some_and(|group| group.len() > MESSAGE_GROUP_LEN_MAX) {
-        let why = format!("the message group is over the limit of {MESSAGE_GROUP_LEN_MAX} bytes");
+        let why = format!("message group exceed the max size {MESSAGE_GROUP_LEN_MAX}");
         return Err(Refusal::new(Code::IllegalMessageGroup, why));
     }
     let mut properties: Vec<(String, String)> = message.user_properties.into_iter().collect();
@@ -137,6 +137,27 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
         properties,
         body: message.body,
     })
+}
+
+/// What a producer may set itself. What the protocol has fields of its own for does not count.
+fn check_user_properties(properties: &HashMap<String, String>) -> Result<(), Refusal> {
+    if let Some(name) = properties.keys().find(|name| RESERVED.contains(&name.as_str())) {
+        let why = format!("property is used by system: {name}");
+        return Err(Refusal::new(Code::IllegalMessagePropertyKey, why));
+    }
+    if properties.len() > USER_PROPERTIES_MAX {
+        let count = properties.len();
+        let why = format!("too many user properties, max is {USER_PROPERTIES_MAX}; the message has {count}");
+        return Err(Refusal::new(Code::MessagePropertiesTooLarge, why));
+    }
+    let size: usize = properties.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > USER_PROPERTIES_BYTES_MAX {
+        let why = format!(
+            "the total size of user property is too large, max is {USER_PROPERTIES_BYTES_MAX}; it is {size}"
+        );
+        return Err(Refusal::new(Code::MessagePropertiesTooLarge, why));
+    }
+    Ok(())
 }
 
 /// Where and how a message is delivered.

@@ -116,10 +116,13 @@ impl Default for Limits {
     }
 }
 
-/// Knows the consumers that pull by offset, which the other protocol's clients do.
+/// Knows what the other protocol's side knows: the consumers that pull by offset, and what operators have set there.
 pub trait PullConsumers: Send + Sync + std::fmt::Debug {
     /// Whether a consumer of the group is there that pulls from the group's retry topic.
     fn take_retries(&self, group: &str) -> bool;
+
+    /// Whether a topic is made when a message is first sent to it. Operators change that while the broker runs.
+    fn creates_topics(&self) -> bool;
 }
 
 /// The front end could not start.

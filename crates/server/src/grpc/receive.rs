@@ -299,7 +299,10 @@ pub(super) fn filter(expression: Option<&FilterExpression>) -> Result<Filter, Re
             return Err(Refusal::new(Code::IllegalFilterExpression, why));
         }
     };
-    filter.map_err(|error| Refusal::new(Code::IllegalFilterExpression, error.to_string()))
+    filter.map_err(|error| {
+        let why = format!("expression format is not correct: {error}");
+        Refusal::new(Code::IllegalFilterExpression, why)
+    })
 }
 
 fn nothing() -> Refusal {

@@ -1,10 +1,10 @@
 use std::net::IpAddr;
 
 use prost::Message as _;
-use redstart_engine::{MessageType, TopicView};
+use redstart_engine::{AdminError, MessageType, TopicConfig, TopicName};
 use redstart_wire::v2::{
-    Address, AddressScheme, Assignment, Broker, Endpoints, MessageQueue, MessageType as WireType, Permission,
-    QueryAssignmentRequest, QueryRouteRequest, Resource,
+    Address, AddressScheme, Assignment, Broker, Code, Endpoints, MessageQueue, MessageType as WireType,
+    Permission, QueryAssignmentRequest, QueryRouteRequest, Resource,
 };
 
 use super::{convert::wire_type, io::Peer, service::Service, status::Refusal};
@@ -21,11 +21,39 @@ impl Service {
         peer: &Peer,
     ) -> Result<Vec<MessageQueue>, Refusal> {
         let resource = named(request.topic)?;
-        let topic = self.topic(&resource).await?;
+        let (config, readable) = match self.topic(&resource).await {
+            Ok(topic) => (topic.config, topic.queues.len() as u32),
+            // As it will be when the first message is sent to it.
+            Err(unknown) if unknown.code == Code::TopicNotFound => {
+                let name = self.topic_name(Some(&resource))?;
+                let config = Some(auto_created()).filter(|_| self.creates_topic(&name)).ok_or(unknown)?;
+                let queues = config.read_queues;
+                (config, queues)
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let broker = self.broker(request.endpoints, peer)?;
         // A small request has a large answer. It is counted from here until it is written.
-        peer.account.try_grant(route_bytes(&topic, &resource, &broker))?;
-        Ok(queues(&topic, &resource, &broker, self.drained.get()))
+        peer.account.try_grant(route_bytes(&config, readable, &resource, &broker))?;
+        Ok(queues(&config, readable, &resource, &broker, self.drained.get()))
+    }
+
+    /// Whether a topic of this name is made when a message is first sent to it.
+    pub(super) fn creates_topic(&self, name: &TopicName) -> bool {
+        !name.is_reserved() && self.pullers.get().is_some_and(|other| other.creates_topics())
+    }
+
+    /// Makes a topic as the first message that is sent to it does, unless it is there.
+    pub(super) async fn ensure_topic(&self, name: TopicName) -> Result<(), Refusal> {
+        self.change(move |engine, _| match engine.topic_id(&name) {
+            Some(_) => Ok(engine.barrier()),
+            None => match engine.put_topic(&name, auto_created()) {
+                // Its creation is on its way: what comes after it in the log comes after it in time.
+                Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
+                other => other,
+            },
+        })
+        .await
     }
 
     /// Every consumer of a group gets the same answer: messages, not queues, are shared out.
@@ -42,14 +70,16 @@ impl Service {
             self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
         };
         let broker = self.broker(request.endpoints, peer)?;
-        peer.account.try_grant(route_bytes(&topic, &resource, &broker))?;
-        let mut queues: Vec<MessageQueue> = queues(&topic, &resource, &broker, self.drained.get())
-            .into_iter()
-            .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
-            .collect();
+        let readable = topic.queues.len() as u32;
+        peer.account.try_grant(route_bytes(&topic.config, readable, &resource, &broker))?;
+        let mut queues: Vec<MessageQueue> =
+            queues(&topic.config, readable, &resource, &broker, self.drained.get())
+                .into_iter()
+                .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
+                .collect();
         if queues.is_empty() {
             let why = format!("topic {} is not readable", topic.name);
-            return Err(Refusal::new(redstart_wire::v2::Code::Forbidden, why));
+            return Err(Refusal::new(Code::Forbidden, why));
         }
         // One receive of a lite consumer covers all its lite topics.
         if !ordered || topic.config.message_type == MessageType::Lite {
@@ -75,13 +105,19 @@ impl Service {
     }
 }
 
+/// A topic that the first message to it makes, as for 4.x clients.
+fn auto_created() -> TopicConfig {
+    let queues = crate::remoting::AUTO_CREATE_QUEUES;
+    TopicConfig { read_queues: queues, write_queues: queues, ..TopicConfig::default() }
+}
+
 /// The topic as the client names it, which goes back to it with every queue.
 fn named(topic: Option<Resource>) -> Result<Resource, Refusal> {
     let resource = topic.unwrap_or_default();
     if resource.resource_namespace.len() > HOST_BYTES_MAX {
         let len = resource.resource_namespace.len();
         let why = format!("a namespace of {len} bytes; the limit is {HOST_BYTES_MAX}");
-        return Err(Refusal::new(redstart_wire::v2::Code::IllegalTopic, why));
+        return Err(Refusal::new(Code::IllegalTopic, why));
     }
     Ok(resource)
 }
@@ -94,7 +130,7 @@ fn bounded(dialled: Endpoints) -> Result<Endpoints, Refusal> {
         let why = format!(
             "endpoints of {count} addresses with hosts of up to {longest} bytes; the limits are {ADDRESSES_MAX} and {HOST_BYTES_MAX}"
         );
-        return Err(Refusal::new(redstart_wire::v2::Code::IllegalAccessPoint, why));
+        return Err(Refusal::new(Code::IllegalAccessPoint, why));
     }
     Ok(dialled)
 }
@@ -123,9 +159,14 @@ fn endpoints(host: &str, port: i32) -> Endpoints {
 
 /// Queues that can be read, written or both, with sequential ids. Of a broker that is being drained nothing can be
 /// written, which is what its routes for 4.x clients say as well.
-fn queues(topic: &TopicView, resource: &Resource, broker: &Broker, drained: bool) -> Vec<MessageQueue> {
-    let config = &topic.config;
-    let readable = if config.permission.read { topic.queues.len() as u32 } else { 0 };
+fn queues(
+    config: &TopicConfig,
+    readable: u32,
+    resource: &Resource,
+    broker: &Broker,
+    drained: bool,
+) -> Vec<MessageQueue> {
+    let readable = if config.permission.read { readable } else { 0 };
     let writable = if config.permission.write && !drained { config.write_queues } else { 0 };
     (0..readable.max(writable))
         .map(|id| MessageQueue {
@@ -144,8 +185,8 @@ fn queues(topic: &TopicView, resource: &Resource, broker: &Broker, drained: bool
 }
 
 /// Bytes of a route in memory, where every queue has the names and addresses again.
-fn route_bytes(topic: &TopicView, resource: &Resource, broker: &Broker) -> usize {
-    let queues = topic.queues.len().max(topic.config.write_queues as usize);
+fn route_bytes(config: &TopicConfig, readable: u32, resource: &Resource, broker: &Broker) -> usize {
+    let queues = readable.max(config.write_queues) as usize;
     let each = size_of::<MessageQueue>() + resource.encoded_len() + 2 * broker.encoded_len();
     queues * each
 }
@@ -174,7 +215,7 @@ mod tests {
         assert!(bounded(dialled(ADDRESSES_MAX, HOST_BYTES_MAX)).is_ok());
         for (count, host) in [(ADDRESSES_MAX + 1, 1), (1, HOST_BYTES_MAX + 1), (1, 2 << 20)] {
             let refused = bounded(dialled(count, host)).unwrap_err();
-            assert_eq!(refused.code, redstart_wire::v2::Code::IllegalAccessPoint);
+            assert_eq!(refused.code, Code::IllegalAccessPoint);
         }
         let resource = Resource { resource_namespace: "n".repeat(2 << 20), name: "t".to_owned() };
         assert!(named(Some(resource)).is_err());

@@ -16,9 +16,13 @@ const LITE_TRIES: usize = 3;
 
 impl Service {
     /// Stores the messages of a request, all or none.
-    pub(super) async fn send(&self, request: SendMessageRequest) -> Result<SendMessageResponse, Refusal> {
+    pub(super) async fn send(
+        &self,
+        client: &str,
+        request: SendMessageRequest,
+    ) -> Result<SendMessageResponse, Refusal> {
         let Some(first) = request.messages.first() else {
-            return Err(Refusal::new(Code::MessageCorrupted, "the request has no message"));
+            return Err(Refusal::new(Code::MessageCorrupted, "no message to send"));
         };
         let topic = self.topic_name(first.topic.as_ref())?;
         topic.not_reserved()?;
@@ -26,7 +30,7 @@ impl Service {
         if request.messages.iter().any(|message| message.topic != resource) {
             return Err(Refusal::new(
                 Code::MessageCorrupted,
-                "the messages of a request must have one topic",
+                "topic in message is not same: the messages of a request must have one",
             ));
         }
         let message_type = check_type(first)?;
@@ -37,7 +41,10 @@ impl Service {
         let options = SendOptions { half: half(first), ..SendOptions::default() };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-        let receipts = self.store(topic, messages, options).await?;
+        let receipts = self.store(topic.clone(), messages, options).await?;
+        if options.half.is_some() {
+            self.clients.sent_half(client, &topic);
+        }
         let entries: Vec<SendResultEntry> =
             ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(id, receipt)).collect();
         Ok(SendMessageResponse {
@@ -54,7 +61,17 @@ impl Service {
         options: SendOptions,
     ) -> Result<Vec<SendReceipt>, Refusal> {
         if messages.iter().all(|message| message.lite_topic().is_none()) {
-            return Ok(self.shard.send(topic, messages, options)?.await??);
+            if !self.creates_topic(&topic) {
+                return Ok(self.shard.send(topic, messages, options)?.await??);
+            }
+            // Bodies are shared, so that a second try costs little.
+            return match self.shard.send(topic.clone(), messages.clone(), options)?.await? {
+                Err(SendFailure::Refused(SendError::UnknownTopic { .. })) => {
+                    self.ensure_topic(topic.clone()).await?;
+                    Ok(self.shard.send(topic, messages, options)?.await??)
+                }
+                other => Ok(other?),
+            };
         }
         for _ in 0..LITE_TRIES {
             let sent = self.shard.send(topic.clone(), messages.clone(), options)?.await?;

@@ -124,7 +124,7 @@ impl Service {
         }
         if !self.config.auto_create_groups {
             let why = format!(
-                "consumer group {group} does not exist; create it with: mqadmin updateSubGroup -c DefaultCluster -g {group}"
+                "subscription group [{group}] does not exist; create it with: mqadmin updateSubGroup -c DefaultCluster -g {group}"
             );
             return Err(Refusal::new(Code::ConsumerGroupNotFound, why));
         }
@@ -204,7 +204,7 @@ impl Service {
         request: v2::SendMessageRequest,
     ) -> v2::SendMessageResponse {
         let response = match self.client(head) {
-            Ok(_) => self.send(request).await,
+            Ok(client) => self.send(client, request).await,
             Err(refusal) => Err(refusal),
         };
         response.unwrap_or_else(|refusal| v2::SendMessageResponse {

@@ -16,6 +16,9 @@ use crate::shard::ChangeError;
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
         let topic = self.topic_name(request.topic.as_ref())?;
+        if request.transaction_id.is_empty() {
+            return Err(Refusal::new(Code::InvalidTransactionId, "transaction id cannot be empty"));
+        }
         let (made_for, id) = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
             Refusal::new(Code::InvalidTransactionId, "the transaction id was not made by this broker")
         })?;

@@ -108,7 +108,7 @@ pub(super) async fn set_mode(request: &Request) -> Result<Answer, Refusal> {
     let RequestMode { topic, consumer_group, mode, pop_share_queue_num } = request.json()?;
     let (topic, group) = (TopicName::new(&topic)?, GroupName::new(&consumer_group)?);
     if topic.is_retry() {
-        return Err(Refusal::new(code::NO_PERMISSION, "the mode of a retry topic cannot be set"));
+        return Err(Refusal::new(code::NO_PERMISSION, "retry topic is not allowed to set mode"));
     }
     if mode != PULL && mode != POP {
         return Err(Refusal::invalid(format!("the mode {mode:?} is neither {PULL} nor {POP}")));

@@ -81,7 +81,7 @@ pub(super) fn check(request: &Request) -> Result<Answer, Refusal> {
     let check: CheckClient = request.json()?;
     if let Some(subscription) = check.subscription_data {
         members::filter(subscription.expression_type.as_deref(), &subscription.sub_string)
-            .map_err(|error| Refusal::new(code::SUBSCRIPTION_PARSE_FAILED, error.to_string()))?;
+            .map_err(|error| Refusal::subscription(&error))?;
     }
     Ok(Answer::ok())
 }

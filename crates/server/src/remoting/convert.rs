@@ -9,7 +9,10 @@ use redstart_engine::{
     DLQ_ATTEMPTS, DLQ_ORIGIN_TOPIC, FetchError, Fetched, HalfOptions, Message, MessageType, Opened, Timestamp,
 };
 use redstart_log::Position;
-use redstart_wire::remoting::{StoredMessage, encode_properties, flag, offset_message_id, put_properties};
+use redstart_wire::remoting::{
+    PROPERTIES_BYTES_MAX, StoredMessage, encode_properties, flag, offset_message_id, put_properties,
+    read_properties,
+};
 
 use super::{property as p, refusal::Refusal};
 
@@ -223,6 +226,9 @@ pub(super) fn to_wire<'a>(
     if let Some(id) = &origin_id {
         add(p::ORIGIN_MESSAGE_ID, id);
     }
+    if text.len() > PROPERTIES_BYTES_MAX {
+        *text = shortened(text);
+    }
     Ok(StoredMessage {
         topic: envelope.topic.into(),
         queue_id: envelope.queue_id as i32,
@@ -239,6 +245,35 @@ pub(super) fn to_wire<'a>(
         properties: text.as_str().into(),
         body: view.body,
     })
+}
+
+/// As many of a message's properties as fit into a record. A producer may fill the record; what the broker adds then is
+/// left out, and first of all what clients can do without.
+fn shortened(text: &str) -> String {
+    const FIRST: &[&str] = &[
+        p::UNIQUE_KEY,
+        p::TAGS,
+        p::KEYS,
+        p::SHARDING_KEY,
+        p::TRANSACTION_PREPARED,
+        p::TRANSACTION_ID,
+        p::PRODUCER_GROUP,
+        p::RETRY_TOPIC,
+    ];
+    const LAST: &[&str] = &[p::MSG_REGION, p::TRACE_ON, p::CLUSTER, p::ORIGIN_MESSAGE_ID, DLQ_ATTEMPTS];
+    let mut all = read_properties(text);
+    all.sort_by_key(|(name, _)| match (FIRST.contains(name), LAST.contains(name)) {
+        (true, _) => 0,
+        (_, false) => 1,
+        (_, true) => 2,
+    });
+    let mut fitting = String::with_capacity(PROPERTIES_BYTES_MAX);
+    for (name, value) in all {
+        if fitting.len() + name.len() + value.len() + 2 <= PROPERTIES_BYTES_MAX {
+            put_properties([(name, value)], &mut fitting);
+        }
+    }
+    fitting
 }
 
 #[cfg(test)]

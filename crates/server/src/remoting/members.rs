@@ -188,6 +188,8 @@ impl Members {
             let known = known.and_then(|group| group.get(&heartbeat.client_id));
             let member = member(BTreeMap::new(), known)?;
             let group = state.producers.entry(producer.group_name.clone()).or_default();
+            // From here on it is known by its id.
+            group.remove(&peer.remote_text);
             group.insert(heartbeat.client_id.clone(), member);
         }
         let mut changed = false;
@@ -214,6 +216,36 @@ impl Members {
         drop(state);
         self.beats.send_replace(());
         Ok(Beat { changed })
+    }
+
+    /// A half message came from this connection: its producer can be asked about it, also before its first heartbeat. The
+    /// clients send that when they know the broker, and after it every 30 s. Until then it is known by its address.
+    pub fn sent_half(&self, group: &str, from: &Sender<'_>, now: Instant) {
+        let Sender { peer, language, version } = *from;
+        let mut state = self.state();
+        if peer.is_gone() || text::check("producer group", group).is_err() {
+            return;
+        }
+        let members = state.producers.get_mut(group);
+        let known = members.and_then(|all| all.values_mut().find(|member| member.peer.id == peer.id));
+        if let Some(known) = known {
+            known.seen = now;
+            return;
+        }
+        // Past the limits its heartbeat is refused as well.
+        let bytes = MEMBER_BYTES + peer.remote_text.len() + group.len();
+        let Ok(share) = Share::take(&self.bytes, peer, bytes, 0) else { return };
+        let member = Member {
+            client_id: peer.remote_text.clone(),
+            peer: peer.clone(),
+            language,
+            version,
+            seen: now,
+            subscriptions: BTreeMap::new(),
+            fingerprint: 0,
+            share,
+        };
+        state.producers.entry(group.to_owned()).or_default().insert(peer.remote_text.clone(), member);
     }
 
     /// For those who wait for a heartbeat.
@@ -483,6 +515,25 @@ mod tests {
         members.leave("1", Some("p"), Some("g"));
         assert_eq!(members.consumer_ids("g"), None);
         assert!(members.producer("1").is_none());
+    }
+
+    #[test]
+    fn a_producer_is_one_from_its_first_half_message_and_once() {
+        let members = Members::default();
+        let (one, _outgoing) = peer();
+        let from = Sender { peer: &one, language: Language::default(), version: 0 };
+        for _ in 0..2 {
+            members.sent_half("p", &from, Instant::now());
+        }
+        let known =
+            || -> Vec<String> { members.producers("p").into_iter().map(|member| member.client_id).collect() };
+        assert_eq!(known(), ["127.0.0.1:1"]);
+        say(&members, &beat("1", &[]), &one, Instant::now());
+        members.sent_half("p", &from, Instant::now());
+        assert_eq!(known(), ["1"], "its heartbeat tells its id");
+        members.disconnected(&one);
+        assert!(known().is_empty());
+        assert_eq!(members.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

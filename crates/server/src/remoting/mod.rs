@@ -76,7 +76,7 @@ pub use view::View;
 
 /// The pattern for topics that are made when they are first sent to.
 const AUTO_CREATE_TOPIC: &str = "TBW102";
-const AUTO_CREATE_QUEUES: u32 = 8;
+pub(crate) const AUTO_CREATE_QUEUES: u32 = 8;
 /// Connections of the name service and of the broker.
 const PORT_LIMITS: PortLimits = PortLimits { connections_max: 10_000, silent_max: 2048 };
 /// Clients connect to the name service before they use it.

@@ -42,7 +42,7 @@ pub(super) async fn committed(request: &Request) -> Result<Answer, Refusal> {
     match found {
         Some(offset) => Ok(Answer::ok().with("offset", offset)),
         None => {
-            let why = "not found, it may be a new group: the client decides where it starts";
+            let why = "Not found, maybe this group consumer boot first: the client decides where it starts";
             Err(Refusal::new(code::QUERY_NOT_FOUND, why))
         }
     }

@@ -50,15 +50,17 @@ fn may_wait(engine: &Engine, pops: &AwaitedPops) -> Result<(), Refusal> {
     let view = engine.topic(topic).ok_or_else(|| Refusal::unknown_topic(topic.as_str()))?;
     let no = |why: String| Err(Refusal::new(code::NO_PERMISSION, why));
     if !view.config.permission.read {
-        return no(format!("topic {topic} is not readable"));
+        return no(format!("the topic[{topic}] peeking message is forbidden"));
     }
     let queues = view.queues.len();
     if let Some(queue) = queue.filter(|queue| queue.0 as usize >= queues) {
-        return Err(Refusal::invalid(format!("queue {queue} does not exist: topic {topic} has {queues}")));
+        return Err(Refusal::invalid(format!("queueId[{queue}] is illegal: topic {topic} has {queues}")));
     }
     match engine.group(group) {
         None => Err(Refusal::unknown_group(group.as_str())),
-        Some(group) if !group.config.enabled => no(format!("consumer group {} is disabled", pops.group)),
+        Some(group) if !group.config.enabled => {
+            no(format!("subscription group no permission, {}", pops.group))
+        }
         Some(_) => Ok(()),
     }
 }

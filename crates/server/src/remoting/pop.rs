@@ -49,7 +49,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         return Ok(nothing(code::POLLING_TIMEOUT));
     }
     let filter = members::filter(request.field("expType"), request.field("exp").unwrap_or("*"))
-        .map_err(|error| Refusal::new(code::SUBSCRIPTION_PARSE_FAILED, error.to_string()))?;
+        .map_err(|error| Refusal::subscription(&error))?;
     request.ensure_group(&group).await?;
     let wait = Duration::from_millis(u64::try_from(poll).unwrap_or(0)).min(POLL_MAX).saturating_sub(SLACK);
     let pop = PopRequest {

@@ -174,12 +174,17 @@ fn standing(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) 
 impl Forbidden {
     fn answer(self, Consumer { group, topic, .. }: &Consumer) -> Result<Answer, Refusal> {
         let (kind, why) = match self {
-            Forbidden::Disabled => (FORBIDDEN_GROUP, format!("consumer group {group} is disabled")),
-            Forbidden::UnknownTopic => return Err(Refusal::unknown_topic(topic.as_str())),
-            Forbidden::NotAllowed => {
-                (FORBIDDEN_SUBSCRIPTION, format!("consumer group {group} may not read topic {topic}"))
+            Forbidden::Disabled => {
+                (FORBIDDEN_GROUP, format!("subscription group no permission, {group}: it is disabled"))
             }
-            Forbidden::NotReadable => (FORBIDDEN_TOPIC, format!("topic {topic} is not readable")),
+            Forbidden::UnknownTopic => return Err(Refusal::unknown_topic(topic.as_str())),
+            Forbidden::NotAllowed => (
+                FORBIDDEN_SUBSCRIPTION,
+                format!("the consumer group[{group}] is forbidden for topic[{topic}]"),
+            ),
+            Forbidden::NotReadable => {
+                (FORBIDDEN_TOPIC, format!("the topic[{topic}] pulling message is forbidden"))
+            }
         };
         let mut answer = Answer::from(Refusal::new(code::NO_PERMISSION, why)).with("forbiddenType", kind);
         // Clients read these whatever the code is.
@@ -218,16 +223,21 @@ fn filter_by_now(request: &Request, flags: i32, consumer: &Consumer) -> Result<F
     if flags & SUBSCRIPTION != 0 {
         let expression = request.field("subscription").unwrap_or(redstart_engine::filter::EVERYTHING);
         return members::filter(request.field("expressionType"), expression)
-            .map_err(|error| Refusal::new(code::SUBSCRIPTION_PARSE_FAILED, error.to_string()));
+            .map_err(|error| Refusal::subscription(&error));
     }
     let wanted = request.context.members.wanted(group.as_str(), topic.as_str(), &request.peer);
     let wanted = wanted.map_err(|members| {
-        let why = if members { "does not subscribe" } else { "has no consumer, so none that subscribes" };
-        Refusal::new(code::SUBSCRIPTION_NOT_EXIST, format!("consumer group {group} {why} to {topic}"))
+        let why = match members {
+            true => format!("the consumer's subscription not exist: {group} does not subscribe to {topic}"),
+            false => format!("the consumer's group info not exist: no consumer of {group} is connected"),
+        };
+        Refusal::new(code::SUBSCRIPTION_NOT_EXIST, why)
     })?;
     let version: i64 = request.number_or("subVersion", 0)?;
     if wanted.subscription.sub_version < version {
-        let why = format!("the subscription of {group} to {topic} is older than the pull's");
+        let why = format!(
+            "the consumer's subscription not latest: that of {group} to {topic} is older than the pull's"
+        );
         return Err(Refusal::new(code::SUBSCRIPTION_NOT_LATEST, why));
     }
     Ok(wanted.filter)

@@ -21,8 +21,9 @@ const CUT_SHORT: &str =
 
 pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     let offset: i64 = request.number("offset")?;
-    let (position, attempt) = read_physical_offset(offset)
-        .ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, format!("there is no message at offset {offset}")))?;
+    let (position, attempt) = read_physical_offset(offset).ok_or_else(|| {
+        Refusal::new(code::SYSTEM_ERROR, format!("can not find message by the offset, {offset}"))
+    })?;
     let (found, topic) = request
         .look(move |engine, _| {
             let found = engine.message_by_position(position)?;
@@ -35,7 +36,7 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     if records.written.is_empty() {
         return Err(Refusal::new(
             code::SYSTEM_ERROR,
-            format!("the message at offset {offset} cannot be read"),
+            format!("can not find message by the offset, {offset}: it cannot be read"),
         ));
     }
     Ok(Answer { body: records.body, grant: Some(records.grant), ..Answer::ok() })

@@ -28,21 +28,22 @@ pub(super) fn read(handle: &str) -> Option<(String, TimerKey, String)> {
 pub(super) async fn recall(request: &Request) -> Result<Answer, Refusal> {
     let illegal = |why: &str| Refusal::new(code::ILLEGAL_OPERATION, why);
     let topic = request.required("topic")?;
-    let (of, key, id) =
-        read(request.required("recallHandle")?).ok_or_else(|| illegal("the recall handle is malformed"))?;
+    let (of, key, id) = read(request.required("recallHandle")?)
+        .ok_or_else(|| illegal("recall failed, the recall handle is malformed"))?;
     if of != topic {
-        return Err(illegal("the recall handle is of another topic"));
+        return Err(illegal("recall failed, topic not match"));
     }
     let name = TopicName::new(topic)?;
     let (known, held) = request.ask(move |engine, _| (engine.topic_id(&name), engine.delayed(key))).await?;
     let known = known.ok_or_else(|| Refusal::unknown_topic(topic))?;
-    let (position, size) = held.ok_or_else(|| illegal("no delayed message is known by this handle"))?;
+    let (position, size) =
+        held.ok_or_else(|| illegal("recall failed, no delayed message is known by this handle"))?;
     let fetched = request.context.shard.bodies().fetch(position, size).await;
     let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
     let same = fetched.message().is_ok_and(|message| message.id == id)
         && fetched.home().is_ok_and(|home| home.topic == known);
     if !same {
-        return Err(illegal("the recall handle is of another message"));
+        return Err(illegal("recall failed, the recall handle is of another message"));
     }
     request.change(move |engine, now| engine.recall(key, now)).await?;
     Ok(Answer::ok().with("msgId", id).with(p::MSG_REGION, p::REGION))

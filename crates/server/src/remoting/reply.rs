@@ -51,7 +51,7 @@ async fn check(request: &Request, topic: &TopicName) -> Result<(), Refusal> {
         return ensure_topic(request, topic.clone(), system_topic()).await;
     }
     if topic.is_reserved() {
-        let why = format!("topic {topic} is reserved for the broker");
+        let why = format!("Sending message to topic[{topic}] is forbidden. It is reserved for the broker");
         return Err(Refusal::new(code::NO_PERMISSION, why));
     }
     let name = topic.clone();

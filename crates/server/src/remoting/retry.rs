@@ -60,8 +60,9 @@ impl Back {
 pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
     let group = request.group("group")?;
     let offset: i64 = request.number("offset")?;
-    let (position, attempt) = read_physical_offset(offset)
-        .ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, format!("there is no message at offset {offset}")))?;
+    let (position, attempt) = read_physical_offset(offset).ok_or_else(|| {
+        Refusal::new(code::SYSTEM_ERROR, format!("look message by offset failed, {offset}"))
+    })?;
     let own_limit = request.optional_number::<i32>("maxReconsumeTimes")?;
     let own_limit = own_limit.filter(|_| request.version >= OWN_LIMIT_SINCE);
     let back = Back {

@@ -1,16 +1,20 @@
 //! Producers send: one message, a batch, a half message.
 
+use std::time::Instant;
+
 use redstart_engine::{
-    QueueId, RETRY_PREFIX, SendError, SendOptions, SendReceipt, TopicConfig, TopicName, Visibility,
+    InvalidMessage, QueueId, RETRY_PREFIX, SendError, SendOptions, SendReceipt, TopicConfig, TopicName,
+    Visibility,
 };
 use redstart_wire::remoting::{
-    BatchEntry, SendHeader, code, decode_batch, offset_message_id, read_properties,
+    BatchEntry, PROPERTIES_BYTES_MAX, SendHeader, code, decode_batch, offset_message_id, read_properties,
 };
 
 use super::{
     AUTO_CREATE_TOPIC,
     convert::{Accepted, Incoming},
     ensure::{TRACE_TOPIC, ensure_topic},
+    members::Sender,
     property as p, recall,
     refusal::Refusal,
     request::{Answer, Request},
@@ -27,12 +31,15 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     let topic = TopicName::new(header.topic)?;
     if header.topic.starts_with(RETRY_PREFIX) {
         if header.batch {
-            return Err(Refusal::new(code::MESSAGE_ILLEGAL, "a batch cannot go to a retry topic"));
+            return Err(Refusal::new(
+                code::MESSAGE_ILLEGAL,
+                format!("batch request does not support retry group {topic}"),
+            ));
         }
         return retry::send(request, header, topic).await;
     }
     if topic.is_reserved() && header.topic != TRACE_TOPIC {
-        let why = format!("topic {topic} is reserved for the broker");
+        let why = format!("Sending message to topic[{topic}] is forbidden. It is reserved for the broker");
         return Err(Refusal::new(code::NO_PERMISSION, why));
     }
     let accepted =
@@ -46,7 +53,13 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
         untyped: !request.context.config.check_types,
     };
     let (id, timed) = (first.message.id.clone(), first.timed);
+    let named = first.message.properties.iter().find(|(name, _)| name == p::PRODUCER_GROUP);
+    let producers = named.filter(|_| first.half.is_some()).map(|(_, group)| group.clone());
     let receipts = store(request, &header, &topic, accepted, options).await?;
+    if let Some(group) = producers {
+        let from = Sender { peer: &request.peer, language: request.language, version: request.version };
+        request.context.members.sent_half(&group, &from, Instant::now());
+    }
     let answer = sent(request, &receipts).and("transactionId", &id);
     Ok(match &receipts[..] {
         [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => answer
@@ -57,12 +70,23 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
 
 /// The message of a send.
 pub(super) fn accept(request: &Request, header: &SendHeader<'_>) -> Result<Accepted, Refusal> {
+    fits(header.properties)?;
     incoming(request, header, header.properties, header.flag, request.body.clone()).accept()
+}
+
+/// The record that consumers get has no room for more.
+fn fits(properties: &str) -> Result<(), Refusal> {
+    if properties.len() > PROPERTIES_BYTES_MAX {
+        let size = properties.len();
+        return Err(InvalidMessage::PropertiesTooLarge { size, limit: PROPERTIES_BYTES_MAX }.into());
+    }
+    Ok(())
 }
 
 fn accept_batch(request: &Request, header: &SendHeader<'_>) -> Result<Vec<Accepted>, Refusal> {
     let entries = decode_batch(request.body.clone(), BATCH_MAX)?;
     let accepted = entries.into_iter().map(|BatchEntry { flag, properties, body }| {
+        fits(&properties)?;
         incoming(request, header, &properties, flag, body).accept()
     });
     let accepted = accepted.collect::<Result<Vec<_>, _>>()?;

@@ -36,4 +36,8 @@ impl crate::grpc::PullConsumers for View {
         let retry_topic = format!("{}{group}", redstart_engine::RETRY_PREFIX);
         self.context.members.take_retries(group, &retry_topic)
     }
+
+    fn creates_topics(&self) -> bool {
+        self.context.settings.auto_create_topics()
+    }
 }

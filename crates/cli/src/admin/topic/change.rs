@@ -1,6 +1,7 @@
 use anyhow::bail;
 use clap::Args;
 use redstart_client::admin::{Broker, Error, TopicSpec};
+use redstart_engine::TopicName;
 use serde::Serialize;
 
 use super::{Kind, MESSAGE_TYPE, Permission, Settings};
@@ -47,6 +48,9 @@ pub struct Create {
 
 impl Create {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
+        if TopicName::new(&self.name).is_ok_and(|name| name.is_reserved()) {
+            bail!("topic {} is the broker's own: it is made when it is needed", self.name);
+        }
         let admin = &session.admin;
         let masters = admin.masters(&self.at.target()).await?;
         for broker in &masters {

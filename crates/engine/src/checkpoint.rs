@@ -7,12 +7,12 @@
 #[cfg(test)]
 mod tests;
 
-use redstart_log::SegmentId;
+use redstart_log::{Position, SegmentId};
 
 use crate::{
     GroupConfig, GroupId, GroupName, QueueOffset, Timestamp, TopicConfig, TopicId, TopicName,
     codec::{Malformed, Put, Take},
-    dedup::DedupKeys,
+    dedup::{DedupKeys, KeyCursor},
     group::Group,
     lite::Lites,
     pop::Progress,
@@ -29,8 +29,49 @@ const VERSION_BEFORE_LITES: u8 = 1;
 /// Had no settings.
 const VERSION_BEFORE_SETTINGS: u8 = 2;
 
+/// A checkpoint that is being encoded. What is small, or changes in place, is encoded at once; the dedup keys, of which
+/// there may be millions, in steps between which requests are served.
+#[derive(Debug)]
+pub(crate) struct Encoding {
+    out: Vec<u8>,
+    /// Where the number of keys goes.
+    count_at: usize,
+    count: u32,
+    keys: Option<KeyCursor>,
+    /// Where the log ended when the checkpoint was begun.
+    end: Position,
+    /// What comes behind the keys.
+    rest: Vec<u8>,
+}
+
+impl Encoding {
+    /// Encodes some more keys. Says whether the checkpoint is whole.
+    pub fn step(&mut self, state: &State, keys_max: usize) -> bool {
+        self.count += state.dedup.encode_some(&mut self.keys, self.end, keys_max, &mut self.out);
+        self.keys.is_none()
+    }
+
+    /// The checkpoint, when it is whole.
+    pub fn finish(mut self) -> Vec<u8> {
+        let count = self.count_at..self.count_at + 4;
+        if let Some(place) = self.out.get_mut(count) {
+            place.copy_from_slice(&self.count.to_le_bytes());
+        }
+        self.out.append(&mut self.rest);
+        self.out
+    }
+}
+
 impl State {
+    #[cfg(test)]
     pub fn encode(&self) -> Vec<u8> {
+        let mut encoding = self.begin_encoding(Position(u64::MAX));
+        while !encoding.step(self, 7) {}
+        encoding.finish()
+    }
+
+    /// Begins a checkpoint of the state as it is now, with the log up to `end`.
+    pub fn begin_encoding(&self, end: Position) -> Encoding {
         let mut out = Vec::new();
         out.put_u8(VERSION);
         self.encode_topics(&mut out);
@@ -38,15 +79,19 @@ impl State {
         self.encode_subscriptions(&mut out);
         self.timers.encode(&mut out);
         self.transactions.encode(&mut out);
-        self.dedup.encode(&mut out);
-        out.put_u32(self.last_use.len() as u32);
+        let count_at = out.len();
+        out.put_u32(0);
+        let mut rest = Vec::new();
+        rest.put_u32(self.last_use.len() as u32);
         for (segment, at) in &self.last_use {
-            out.put_u64(segment.0);
-            out.put_u64(at.0);
+            rest.put_u64(segment.0);
+            rest.put_u64(at.0);
         }
-        self.lites.encode(&mut out);
-        self.encode_settings(&mut out);
-        out
+        self.lites.encode(&mut rest);
+        self.encode_settings(&mut rest);
+        // So that it is not copied while it grows.
+        out.reserve(self.dedup.encoded_len() + rest.len());
+        Encoding { out, count_at, count: 0, keys: Some(KeyCursor::default()), end, rest }
     }
 
     pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {

@@ -52,6 +52,8 @@ pub struct Limits {
     pub scan_reads_max: usize,
     /// Index blocks and records that one query by key may look at, in all its steps.
     pub query_probes_max: usize,
+    /// Dedup keys that are put into a checkpoint in one step, before other requests are served.
+    pub checkpoint_step_keys: usize,
 }
 
 /// When an undecided transaction is asked about, and when it is given up.
@@ -119,6 +121,7 @@ impl Default for Limits {
             scan_entries_max: 4096,
             scan_reads_max: 256,
             query_probes_max: 1 << 16,
+            checkpoint_step_keys: 2048,
         }
     }
 }

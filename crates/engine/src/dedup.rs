@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, hash_map::Entry as Slot},
+    ops::Bound,
     time::Duration,
 };
 
@@ -49,6 +50,13 @@ impl Placed {
         matches!(self, Placed::Visible(_))
     }
 }
+
+/// Bytes of a key in a checkpoint.
+const KEY_LEN: usize = 48;
+
+/// Where the encoding of keys goes on: behind this one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyCursor(Option<(Timestamp, u128)>);
 
 #[derive(Debug, Default)]
 pub(crate) struct DedupKeys {
@@ -147,12 +155,33 @@ impl DedupKeys {
         }
     }
 
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.seen.len() as u32);
-        let first_of = |key: &u128| self.seen.get(key).map(|first| (*key, first));
-        for (key, first) in self.by_expiry.iter().filter_map(|(_, key)| first_of(key)) {
+    /// Bytes that [`DedupKeys::encode_some`] writes for all keys.
+    pub fn encoded_len(&self) -> usize {
+        self.seen.len() * KEY_LEN
+    }
+
+    /// Encodes keys of messages before `end`, beginning behind those that were encoded before, after having looked at `max`
+    /// of them. Says how many it wrote; `None` in `cursor` means that there are no more.
+    ///
+    /// Keys may come and go between two calls. One that came since the first of them belongs to a message behind `end`. One
+    /// that went has expired, or its message was taken back by a frame that a start reads again.
+    pub fn encode_some(
+        &self,
+        cursor: &mut Option<KeyCursor>,
+        end: Position,
+        max: usize,
+        out: &mut Vec<u8>,
+    ) -> u32 {
+        let Some(KeyCursor(after)) = *cursor else { return 0 };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut looked_at, mut written) = (0, 0);
+        for (expires, key) in self.by_expiry.range((from, Bound::Unbounded)).take(max) {
+            looked_at += 1;
+            *cursor = Some(KeyCursor(Some((*expires, *key))));
+            let Some(first) = self.seen.get(key).filter(|first| first.position < end) else { continue };
+            written += 1;
             out.put_u64((key >> 64) as u64);
-            out.put_u64(key as u64);
+            out.put_u64(*key as u64);
             put_queue(first.queue, out);
             out.put_u64(match first.placed {
                 Placed::Visible(offset) => offset.0,
@@ -161,11 +190,15 @@ impl DedupKeys {
             out.put_u64(first.position.0);
             out.put_u64(first.expires.0);
         }
+        if looked_at < max {
+            *cursor = None;
+        }
+        written
     }
 
     pub fn decode(take: &mut Take<'_>) -> Result<DedupKeys, Malformed> {
         let mut keys = DedupKeys::default();
-        for _ in 0..take.count(48)? {
+        for _ in 0..take.count(KEY_LEN)? {
             let key = (u128::from(take.u64()?) << 64) | u128::from(take.u64()?);
             let first = First {
                 queue: take_queue(take)?,
@@ -273,8 +306,11 @@ mod tests {
                     Step::Expire { max } => keys.expire(Timestamp(now), max),
                     Step::Pass { ms } => now += ms,
                     Step::Restart => {
-                        let mut bytes = Vec::new();
-                        keys.encode(&mut bytes);
+                        let (mut bytes, mut count, mut cursor) = (vec![0; 4], 0, Some(KeyCursor::default()));
+                        while cursor.is_some() {
+                            count += keys.encode_some(&mut cursor, Position(u64::MAX), 3, &mut bytes);
+                        }
+                        bytes[..4].copy_from_slice(&count.to_le_bytes());
                         keys = DedupKeys::decode(&mut Take::new(&bytes, "keys")).unwrap();
                     }
                 }

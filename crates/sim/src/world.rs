@@ -217,6 +217,7 @@ fn config(keep: Duration, bug: Option<Bug>) -> Config {
             batch_bytes_max: 6 << 10,
             delay_max: secs(4 * 3600),
             scan_reads_max: 7,
+            checkpoint_step_keys: 2,
             ..Limits::default()
         },
         transactions: Transactions {

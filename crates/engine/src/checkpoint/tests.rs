@@ -208,3 +208,37 @@ proptest! {
         let _ = State::decode(&bytes);
     }
 }
+
+/// Run by hand: `cargo test --release -p redstart-engine --lib ten_million -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes some seconds and 2 GB"]
+fn requests_are_stopped_for_a_moment_by_a_checkpoint_of_ten_million_keys() {
+    let mut state = State::default();
+    let mut key = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835_u128;
+    for n in 0..10_000_000 {
+        key = key.wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645).wrapping_add(1);
+        let first = First {
+            queue: QueueKey { topic: TopicId(1), queue: QueueId(0) },
+            placed: Placed::Visible(QueueOffset(n)),
+            position: Position(n * 100),
+            expires: Timestamp(1_000_000 + n / 100),
+        };
+        state.dedup.insert(key, first, Timestamp(1));
+    }
+    let began = std::time::Instant::now();
+    let mut encoding = state.begin_encoding(Position(u64::MAX));
+    let stopped = began.elapsed();
+    let (mut steps, mut longest) = (0, Duration::ZERO);
+    loop {
+        let began = std::time::Instant::now();
+        let whole = encoding.step(&state, 2048);
+        longest = longest.max(began.elapsed());
+        steps += 1;
+        if whole {
+            break;
+        }
+    }
+    let all = began.elapsed();
+    let bytes = encoding.finish().len();
+    println!("stopped {stopped:?}, then {steps} steps of at most {longest:?}, {all:?} in all, {bytes} bytes");
+}

@@ -209,18 +209,32 @@ impl Engine {
         self.make_spare()
     }
 
-    /// A checkpoint of the state, if nothing is under way: the batch is empty and every frame durable.
+    /// Begins a checkpoint of the state, if nothing is under way: the batch is empty and every frame durable. Returns the
+    /// job at once if there is little to encode; else [`Engine::encode_checkpoint`] is to be called until it does.
     pub fn checkpoint(&mut self) -> Option<Job> {
         let settled = self.batch.is_empty() && self.pending.is_empty();
         if !settled || self.checkpointing || self.applied == self.checkpoints[0] {
             return None;
         }
         self.checkpointing = true;
-        Some(Job::SaveCheckpoint {
-            at: self.applied,
-            state: self.state.encode(),
-            store: self.log.checkpoints(),
-        })
+        let end = self.log.segments().last().map_or(Position(0), |segment| segment.end);
+        self.encoding = Some((self.applied, self.state.begin_encoding(end)));
+        self.encode_checkpoint()
+    }
+
+    /// Takes a step of the checkpoint that was begun. Anything may happen between two steps.
+    pub fn encode_checkpoint(&mut self) -> Option<Job> {
+        let (_, encoding) = self.encoding.as_mut()?;
+        if !encoding.step(&self.state, self.config.limits.checkpoint_step_keys) {
+            return None;
+        }
+        let (at, encoding) = self.encoding.take()?;
+        Some(Job::SaveCheckpoint { at, state: encoding.finish(), store: self.log.checkpoints() })
+    }
+
+    /// Whether a checkpoint has been begun and not encoded to its end.
+    pub fn is_encoding(&self) -> bool {
+        self.encoding.is_some()
     }
 
     /// Frames that a start would have to replay now; none while a checkpoint is being written.

@@ -61,6 +61,7 @@ pub use transactions::{RecallError, SendBack, SendBackError, TransactionCheck, T
 use crate::{
     BODY_BYTES_CEILING, Config, GroupId, GroupName, LiteName, QueueKey, QueueOffset, Ticket, Timestamp,
     TopicId, TopicName,
+    checkpoint::Encoding,
     index::Indexes,
     record::Fact,
     state::{Effects, State},
@@ -115,6 +116,8 @@ pub struct Engine {
     /// Indexes of the checkpoints that exist, newest first.
     checkpoints: [Index; 2],
     checkpointing: bool,
+    /// The checkpoint that is being encoded, and its frame.
+    encoding: Option<(Index, Encoding)>,
     /// The last attempt to make the file of the next segment has failed.
     spare_failed: bool,
     /// Segments whose index is being written.

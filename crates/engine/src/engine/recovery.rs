@@ -87,6 +87,7 @@ impl Engine {
                 known.get(1).copied().unwrap_or_default(),
             ],
             checkpointing: false,
+            encoding: None,
             spare_failed: false,
             sealing: BTreeSet::new(),
             retiring: None,

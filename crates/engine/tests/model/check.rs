@@ -53,7 +53,8 @@ pub fn config() -> Config {
         checks_max: 4,
         open_max: Duration::from_secs(300),
     };
-    Config { transactions, ..Config::default() }
+    let limits = Limits { checkpoint_step_keys: 2, ..Limits::default() };
+    Config { transactions, limits, ..Config::default() }
 }
 
 pub fn topic_name(n: usize) -> TopicName {
@@ -116,6 +117,8 @@ impl Harness {
     }
 
     pub fn step(&mut self, op: &Op) -> Result<Next, String> {
+        // A checkpoint that takes several steps goes on while other things happen.
+        self.jobs.extend(self.engine.encode_checkpoint().map(Job::run));
         match op {
             Op::PutTopic { topic, read, write, permission, dedup_ms } => {
                 // Dead letters are looked for in one queue.

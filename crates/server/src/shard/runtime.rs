@@ -57,6 +57,8 @@ pub(super) struct Runtime {
     pub(super) stopping: bool,
     pub(super) checkpoint_wanted: bool,
     pub(super) checkpointed_at: Duration,
+    /// Size of the last one.
+    pub(super) checkpoint_bytes: usize,
     pub(super) housekeeping_at: Duration,
     pub(super) fullness: Fullness,
     pub(super) room: Room,
@@ -85,6 +87,7 @@ impl Runtime {
             stopping: false,
             checkpoint_wanted: false,
             checkpointed_at: Duration::ZERO,
+            checkpoint_bytes: 0,
             housekeeping_at: Duration::ZERO,
             fullness: Fullness::default(),
             room: Room::default(),
@@ -208,7 +211,11 @@ impl Runtime {
             // Requests wait for it: as soon as everything is durable it is taken.
             return if self.engine.pending_frames() > 0 { SLEEP_MAX } else { Duration::ZERO };
         }
-        if !self.unfinished.is_empty() || self.engine.has_wakes() || !self.cold.warmed.is_empty() {
+        if self.engine.is_encoding()
+            || !self.unfinished.is_empty()
+            || self.engine.has_wakes()
+            || !self.cold.warmed.is_empty()
+        {
             return Duration::ZERO;
         }
         let until = |at: Duration| at.saturating_sub(now.uptime);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redstart_engine::JobDone;
+use redstart_engine::{Job, JobDone};
 
 use super::{
     Failure, Now,
@@ -19,6 +19,9 @@ static NOT_WRITTEN: Throttle = Throttle::new();
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
 
+/// Bytes of checkpoints that are written each second, on average. A start reads the frames since the last one again.
+const CHECKPOINT_BYTES_PER_SECOND: f64 = (4 << 20) as f64;
+
 /// Time between checkpoints however many frames there are, also when one could not be written.
 const CHECKPOINT_SPACING: Duration = Duration::from_millis(50);
 
@@ -30,6 +33,7 @@ impl Runtime {
 
     pub(super) fn housekeep(&mut self, now: Now) {
         self.checkpoint_if_due(now);
+        self.encode_checkpoint();
         self.jobs.extend(self.engine.rebuild(now.time));
         if now.uptime < self.housekeeping_at {
             return;
@@ -89,8 +93,11 @@ impl Runtime {
     fn checkpoint_if_due(&mut self, now: Now) {
         let (frames, age) =
             (self.engine.frames_since_checkpoint(), now.uptime.saturating_sub(self.checkpointed_at));
-        let many = frames >= self.config.checkpoint_frames && age >= CHECKPOINT_SPACING;
+        // Large ones are written less often.
+        let spacing = Duration::from_secs_f64(self.checkpoint_bytes as f64 / CHECKPOINT_BYTES_PER_SECOND);
+        let many = frames >= self.config.checkpoint_frames;
         let due = many || (frames > 0 && age >= self.config.checkpoint_interval);
+        let due = due && age >= spacing.max(CHECKPOINT_SPACING);
         // What waits to be written cannot be while the log refuses: nothing may wait for a checkpoint then.
         let refused = self.refusal.is_some() && self.engine.has_batch();
         let refused = refused && !planted!(self.config, CheckpointWaits);
@@ -100,7 +107,21 @@ impl Runtime {
         }
         self.checkpoint_wanted = false;
         self.checkpointed_at = now.uptime;
-        self.jobs.extend(self.engine.checkpoint());
+        let job = self.engine.checkpoint();
+        self.save_checkpoint(job);
+    }
+
+    /// Goes on with a checkpoint that takes several steps.
+    pub(super) fn encode_checkpoint(&mut self) {
+        let job = self.engine.encode_checkpoint();
+        self.save_checkpoint(job);
+    }
+
+    fn save_checkpoint(&mut self, job: Option<Job>) {
+        if let Some(Job::SaveCheckpoint { state, .. }) = &job {
+            self.checkpoint_bytes = state.len();
+        }
+        self.jobs.extend(job);
     }
 
     /// A job that [`Runtime::take_jobs`] gave out is done.
@@ -136,6 +157,10 @@ impl Runtime {
     /// Gives up what still waits, and asks for a last checkpoint if all that was accepted is durable.
     pub fn end(&mut self) {
         drop(self.waiting.drain());
-        self.jobs.extend(self.engine.checkpoint());
+        let job = self.engine.checkpoint();
+        self.save_checkpoint(job);
+        while self.engine.is_encoding() {
+            self.encode_checkpoint();
+        }
     }
 }

@@ -22,11 +22,22 @@ impl World {
         if self.rng.one_in(2) {
             self.settle()?;
         }
-        if let Some(job) = self.engine().checkpoint() {
+        let job = self.engine().checkpoint();
+        self.take_checkpoint(job);
+        self.perhaps_run()
+    }
+
+    /// A checkpoint that takes several steps goes on while other things happen.
+    pub fn encode_checkpoint(&mut self) {
+        let job = self.engine().encode_checkpoint();
+        self.take_checkpoint(job);
+    }
+
+    fn take_checkpoint(&mut self, job: Option<redstart_engine::Job>) {
+        if let Some(job) = job {
             self.say(format!("job {job:?}"));
             self.jobs.push(job);
         }
-        self.perhaps_run()
     }
 
     fn perhaps_run(&mut self) -> Checked {

@@ -138,6 +138,7 @@ impl World {
     pub fn step(&mut self) -> Checked {
         let op = self.choose();
         self.perform(op)?;
+        self.encode_checkpoint();
         if self.engine().batch_bytes() as u64 > self.options.segment_bytes / 8 {
             self.submit()?;
         }

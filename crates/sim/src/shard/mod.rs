@@ -104,6 +104,7 @@ impl ShardWorld {
                 flights_max: rng.of([6, 40, 1000]) as usize,
                 scan_entries_max: rng.of([3, 64, 1000]) as usize,
                 scan_reads_max: rng.of([2, 64]) as usize,
+                checkpoint_step_keys: 2,
                 ..Limits::default()
             },
             transactions: Transactions {

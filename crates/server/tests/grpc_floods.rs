@@ -20,6 +20,7 @@ fn limits() -> grpc::Limits {
         request_timeout: Duration::from_millis(300),
         ping_interval: Duration::from_millis(300),
         ping_timeout: Duration::from_millis(300),
+        stuck_timeout: Duration::from_millis(300),
         ..grpc::Limits::default()
     }
 }
@@ -179,6 +180,41 @@ async fn headers_without_an_end_and_headers_over_the_limit_are_refused() {
     // A peer that answers no pings would hold up the end.
     drop(large);
     serves(&broker).await;
+    broker.stop().await;
+}
+
+/// Its window is zero, and stays so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_its_peer_does_not_take_ends_its_call_and_gives_the_bytes_back() {
+    let broker = broker().await;
+    let mut raw = Raw::connect(broker.address).await;
+    raw.write(&[PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])].concat()).await.unwrap();
+    let request = grpc_message(&redstart_wire::v2::QueryRouteRequest {
+        topic: Some(resource("t")),
+        ..Default::default()
+    });
+    raw.write(&frame(HEADERS, END_HEADERS, 1, &call_headers("QueryRoute"))).await.unwrap();
+    raw.write(&frame(DATA, END_STREAM, 1, &request)).await.unwrap();
+    let ended = async {
+        while let Some(found) = raw.frame().await {
+            if found.kind == PING && found.flags == 0 {
+                raw.write(&frame(PING, 1, 0, &found.payload)).await.unwrap();
+            }
+            if found.kind == RST_STREAM && found.stream == 1 {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::time::timeout(SOON, ended).await.unwrap(), "the call ends, the connection does not");
+    serves(&broker).await;
+    drop(raw);
+    let given_back = async {
+        while broker.view.network_bytes().0 > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, given_back).await.expect("no byte is counted for ever");
     broker.stop().await;
 }
 

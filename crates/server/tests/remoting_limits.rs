@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use redstart_engine::BODY_BYTES_CEILING;
+use redstart_server::{ByteBudget, Resources};
 use redstart_wire::remoting::{Command, code, decode, encode};
 use remoting_support::{Broker, Client, PATIENCE, messages, request};
 use tokio::{
@@ -112,6 +113,31 @@ async fn requests_past_the_limit_of_a_connection_are_answered_busy() {
     client.stream.write_all(&bytes).await.unwrap();
     let refused = tokio::time::timeout(PATIENCE, client.call_with(pull(0))).await.unwrap();
     assert_eq!(refused.code, code::SYSTEM_BUSY);
+    let mut other = broker.client().await;
+    other.ok(code::GET_BROKER_CLUSTER_INFO, &[]).await;
+}
+
+/// Held pulls take all that the connection may have. What comes then waits, and is refused when it has waited too long.
+#[tokio::test]
+async fn requests_past_the_bytes_of_a_connection_wait_and_are_then_answered_busy() {
+    let broker = Broker::start_with(|config, _| {
+        // A quarter of it is for one connection.
+        config.resources = Resources { bytes: ByteBudget::new(64 << 10), ..Resources::default() };
+    })
+    .await;
+    let mut client = broker.with_topic("t", 1).await;
+    let held = pull(0).with_field("sysFlag", 6).with_field("suspendTimeoutMillis", 29_000);
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        sent.push(client.send(held.clone()).await);
+    }
+    let mut answers = Vec::new();
+    for opaque in sent {
+        let answer = tokio::time::timeout(3 * PATIENCE, client.answer_within(opaque, 3 * PATIENCE));
+        answers.push(answer.await.unwrap().code);
+    }
+    assert!(answers.contains(&code::PULL_NOT_FOUND), "the first are held and answered: {answers:?}");
+    assert!(answers.contains(&code::SYSTEM_BUSY), "the last is refused: {answers:?}");
     let mut other = broker.client().await;
     other.ok(code::GET_BROKER_CLUSTER_INFO, &[]).await;
 }

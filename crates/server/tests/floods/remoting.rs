@@ -5,7 +5,7 @@ use redstart_wire::remoting::{Command, code, encode};
 use tokio::{io::AsyncWriteExt, task::JoinSet};
 
 use crate::{
-    process::{COST_MAX, MIB, Process, TOPIC},
+    process::{COST_MAX, MIB, Process, WIDE_TOPIC},
     remoting_support::{Client, request},
 };
 
@@ -15,9 +15,9 @@ const STALLED: Duration = Duration::from_secs(5);
 fn held_pull() -> Command {
     let fields = [
         ("consumerGroup", "g"),
-        ("topic", TOPIC),
-        ("queueId", "0"),
-        ("queueOffset", "1000000"),
+        ("topic", WIDE_TOPIC),
+        ("queueId", "7"),
+        ("queueOffset", "0"),
         ("maxMsgNums", "1"),
         ("sysFlag", "6"),
         ("suspendTimeoutMillis", "25000"),
@@ -49,7 +49,6 @@ async fn small_frames_that_are_held_count() {
     let mut floods = JoinSet::new();
     for _ in 0..CONNECTIONS {
         let mut client = Client::connect(process.remoting).await;
-        // The offset moves with what others store, but the queue has not so much.
         let pull = Command { body: vec![7; 60 << 10].into(), ..held_pull() };
         floods.spawn(async move { (flood(&mut client, &pull, FRAMES).await, client) });
     }
@@ -59,25 +58,6 @@ async fn small_frames_that_are_held_count() {
     process.check_cost("pulls with a body", COST_MAX).await;
     drop(held);
     process.serves().await;
-}
-
-/// One-way requests of which only parts come.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_of_small_frames_count() {
-    const CONNECTIONS: usize = 400;
-    let process = Process::start().await;
-    let mut held = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let mut client = Client::connect(process.remoting).await;
-        let mut part = (60_u32 << 10).to_be_bytes().to_vec();
-        part.resize(59 << 10, 7);
-        // What the broker does not take stays in the buffers of the system.
-        client.stream.write_all(&part).await.unwrap();
-        held.push(client);
-    }
-    process.check_cost("parts of frames", COST_MAX).await;
-    process.serves().await;
-    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

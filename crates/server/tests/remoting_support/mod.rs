@@ -171,11 +171,15 @@ impl Client {
     }
 
     async fn read(&mut self) -> Option<Command> {
+        self.read_within(PATIENCE).await
+    }
+
+    async fn read_within(&mut self, patience: Duration) -> Option<Command> {
         loop {
             if let Some(command) = decode(&mut self.input).unwrap() {
                 return Some(command);
             }
-            let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input));
+            let read = tokio::time::timeout(patience, self.stream.read_buf(&mut self.input));
             if matches!(read.await.expect("the broker says nothing"), Ok(0) | Err(_)) {
                 return None;
             }
@@ -184,12 +188,16 @@ impl Client {
 
     /// The answer to a request; other frames are kept for later.
     pub async fn answer(&mut self, opaque: i32) -> Command {
+        self.answer_within(opaque, PATIENCE).await
+    }
+
+    pub async fn answer_within(&mut self, opaque: i32, patience: Duration) -> Command {
         let is_it = |command: &Command| command.is_response() && command.opaque == opaque;
         if let Some(at) = self.pending.iter().position(is_it) {
             return self.pending.remove(at);
         }
         loop {
-            let command = self.read().await.expect("the broker has closed the connection");
+            let command = self.read_within(patience).await.expect("the broker has closed the connection");
             if is_it(&command) {
                 return command;
             }

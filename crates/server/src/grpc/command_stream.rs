@@ -111,7 +111,7 @@ mod tests {
         drop(queued);
         assert_eq!(account.used(), 0, "they count until they are dropped");
 
-        let (stream, mut queued) = CommandStream::new(account.clone());
+        let (stream, mut queued) = CommandStream::new(account);
         assert_eq!(stream.try_send(command(700 << 10)), Ok(()));
         assert_eq!(stream.try_send(command(700 << 10)), Err(NotTaken));
         drop(queued.try_recv().unwrap());

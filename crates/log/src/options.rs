@@ -78,6 +78,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Files that a log may have open beside [`Options::open_files_max`]: directory, lock, manifest, the active segment, the
+    /// spare, two segments that are full and not sealed, an index and a checkpoint that are being written, and a segment and
+    /// an index that are being checked.
+    pub const FILES_BESIDE: usize = 11;
+
     /// Default options with another segment size.
     pub fn with_segment_bytes(segment_bytes: u64) -> Self {
         Self { segment_bytes, ..Self::default() }

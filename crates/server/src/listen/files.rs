@@ -1,12 +1,18 @@
 //! The files that the process may open, and what they are for.
 
+use redstart_log::Options;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::shard::{COLD_READS_MAX, READERS};
 
 /// Files of the log that stay open between reads, at most: what [`redstart_log::Options`] has by default.
 const LOG_FILES_MAX: usize = 512;
-/// Files that a process has open before its first connection: standard streams, the runtime's, listeners, locks.
-const OPEN_AT_START: usize = 24;
-/// Files that are opened for a moment: checkpoints, indexes being written, certificates, connections to be refused.
+/// Files that the log needs beside those. A read of a segment or index opens its file before another is closed, and may hold
+/// one that was closed for others: reads on the blocking pool, those of the owner and of its threads of jobs.
+const LOG_FILES_BESIDE: usize = Options::FILES_BESIDE + COLD_READS_MAX + READERS + 3;
+/// Files that a process has open before its first connection: standard streams, the runtime's, listeners.
+const OPEN_AT_START: usize = 16;
+/// Files that are opened for a moment: certificates, connections to be refused.
 const MARGIN_MIN: usize = 16;
 const MARGIN_MAX: usize = 256;
 
@@ -35,7 +41,7 @@ impl FileBudget {
     fn of(total: usize, open: usize) -> FileBudget {
         let log = (total / 8).min(LOG_FILES_MAX);
         let margin = (total / 8).clamp(MARGIN_MIN, MARGIN_MAX);
-        let taken = log + margin + open + OPEN_AT_START;
+        let taken = log + LOG_FILES_BESIDE + margin + open + OPEN_AT_START;
         // With next to no files the broker still serves some connections.
         let connections = total.saturating_sub(taken).max(total / 8);
         FileBudget { total, log: log.max(1), connections }
@@ -53,7 +59,7 @@ mod tests {
     #[test]
     fn connections_leave_files_to_the_log() {
         for (total, log, connections) in
-            [(64, 8, 12), (120, 15, 61), (1024, 128, 740), (65_536, 512, 64_740), (1 << 20, 512, 1_047_780)]
+            [(64, 8, 8), (120, 15, 43), (1024, 128, 722), (65_536, 512, 64_722), (1 << 20, 512, 1_047_762)]
         {
             let budget = FileBudget::of(total, 4);
             assert_eq!(budget, FileBudget { total, log, connections }, "of {total}");

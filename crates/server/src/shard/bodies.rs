@@ -9,7 +9,7 @@ use crate::throttle::Throttle;
 
 /// Reads that may wait for the disk at a time. Enough to keep a disk busy, few enough that flushes of the log get their
 /// turn.
-const COLD_READS_MAX: usize = 8;
+pub(crate) const COLD_READS_MAX: usize = 8;
 
 /// Reads stored messages for answers. What is in memory is read by the calling task. What is not is read on the blocking
 /// pool, a bounded number of reads at a time: a task that waited for the disk would hold up every connection of its

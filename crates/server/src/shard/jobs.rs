@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use redstart_engine::{Job, JobDone};
 
 /// Threads that read what requests wait for: enough to keep a disk busy, few enough that flushes of the log get their turn.
-const READERS: usize = 4;
+pub(crate) const READERS: usize = 4;
 
 /// The threads that write indexes and checkpoints, make segments, and read parts of the log for requests. The engine hands out few jobs at a time, so the
 /// channels are short. A job that panics ends its thread: then `done` is disconnected, and the shard ends with a reason.

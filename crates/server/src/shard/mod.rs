@@ -45,6 +45,7 @@ use redstart_engine::{Config as EngineConfig, Engine, OffsetGap, OpenError, Reco
 use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recovery, Storage};
 
 pub use bodies::Bodies;
+pub(crate) use bodies::COLD_READS_MAX;
 pub use clock::{Clock, ClockStanding, SystemClock};
 #[cfg(feature = "sim")]
 pub use clock::{Reading, SteadyTime};
@@ -52,6 +53,7 @@ pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;
 pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle, WantedKey};
+pub(crate) use jobs::READERS;
 pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
 pub use now::Now;
 #[cfg(feature = "sim")]

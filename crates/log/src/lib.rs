@@ -112,6 +112,12 @@ pub trait Flusher: Send + Sync {
     /// Returns the index of the last durable frame. After an error the log is poisoned: nothing that was
     /// not durable before may be trusted, and every later call fails until the log is opened again.
     fn flush(&self) -> Result<Index, Error>;
+
+    /// To be called when nothing was flushed for a moment: makes the record durable that tells a start up to where the
+    /// log was, so that a power cut does not hide a loss.
+    fn rest(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Positioned reads, shared by all threads.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redstart_log::{
-    Checkpoints, Error as LogError, Index, IndexWriter, Position, ReadError, Reader, SegmentId, SegmentInfo,
-    Spare, SpareMaker, Usage,
+    Checkpoints, Error as LogError, Flusher, Index, IndexWriter, Position, ReadError, Reader, SegmentId,
+    SegmentInfo, Spare, SpareMaker, Usage,
 };
 
 use rustc_hash::FxHashMap;
@@ -44,6 +44,10 @@ pub enum Job {
     MakeSpare {
         maker: Arc<dyn SpareMaker>,
     },
+    /// Makes durable up to where the log is.
+    SyncManifest {
+        flusher: Arc<dyn Flusher>,
+    },
 }
 
 /// An index on its way to disk, or built again from its segment.
@@ -57,6 +61,7 @@ impl std::fmt::Debug for Job {
             Job::BuildIndex { segment, .. } => write!(f, "BuildIndex({segment})"),
             Job::Read { part, .. } => write!(f, "Read({part})"),
             Job::MakeSpare { .. } => f.write_str("MakeSpare"),
+            Job::SyncManifest { .. } => f.write_str("SyncManifest"),
             Job::SaveCheckpoint { at, state, .. } => write!(f, "SaveCheckpoint({at}, {} bytes)", state.len()),
         }
     }
@@ -70,6 +75,7 @@ pub enum JobDone {
     Read(Warmed),
     IndexBuilt { segment: SegmentId, result: Result<LiveIndexHandle, OpenError> },
     SpareMade { result: Result<Spare, LogError> },
+    ManifestSynced { result: Result<(), LogError> },
 }
 
 impl Job {
@@ -90,6 +96,7 @@ impl Job {
             }
             Job::Read { part, reader } => JobDone::Read(part.read(&*reader)),
             Job::MakeSpare { maker } => JobDone::SpareMade { result: maker.make() },
+            Job::SyncManifest { flusher } => JobDone::ManifestSynced { result: flusher.rest() },
         }
     }
 }
@@ -194,6 +201,11 @@ impl Engine {
         Some(Job::WriteIndex { segment, index, writer: self.log.index_writer() })
     }
 
+    /// The job that makes durable up to where the log is. For a moment in which nothing is written.
+    pub fn sync_manifest(&self) -> Job {
+        Job::SyncManifest { flusher: self.log.flusher() }
+    }
+
     /// The job that makes the file of the log's next segment, if there is none. After a failure only with
     /// [`Engine::retry_spare`].
     pub fn make_spare(&mut self) -> Option<Job> {
@@ -269,6 +281,7 @@ impl Engine {
                 self.spare_failed = result.is_err();
                 self.log.put_spare(result)?;
             }
+            JobDone::ManifestSynced { result } => result?,
         }
         Ok(())
     }

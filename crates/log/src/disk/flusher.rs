@@ -1,6 +1,6 @@
 use std::io;
 
-use crate::{Error, Flusher, Index, options::planted, recovery};
+use crate::{Error, Flusher, Index, error::io_error, options::planted, recovery};
 
 use super::shared::{Shared, Tail, hold};
 
@@ -28,6 +28,12 @@ impl Flusher for Shared {
         let sealed = |base| work.rolled.iter().any(|rolled| rolled.segment.base() == base);
         hold(&self.tail).rolled.retain(|rolled| !sealed(rolled.segment.base()));
         Ok(Index(work.appended))
+    }
+
+    fn rest(&self) -> Result<(), Error> {
+        let _open = self.enter()?;
+        self.refuse_if_poisoned()?;
+        self.manifest.sync().map_err(|err| io_error("writing the manifest", err))
     }
 }
 

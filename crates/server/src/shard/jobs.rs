@@ -13,7 +13,7 @@ pub(crate) const READERS: usize = 4;
 pub(super) struct BackgroundJobs {
     /// Indexes and checkpoints, which may take seconds.
     files: Lane,
-    /// The next segment, which must be there before the active one is full.
+    /// Short ones, and the next segment, which must be there before the active one is full.
     segments: Lane,
     /// What requests wait for.
     reads: Lane,
@@ -89,7 +89,7 @@ impl BackgroundJobs {
 
     pub fn give(&self, job: Job) {
         match job {
-            Job::MakeSpare { .. } => self.segments.give(job),
+            Job::MakeSpare { .. } | Job::SyncManifest { .. } => self.segments.give(job),
             Job::Read { .. } => self.reads.give(job),
             _ => self.files.give(job),
         }

@@ -62,6 +62,8 @@ pub(super) struct Runtime {
     pub(super) housekeeping_at: Duration,
     pub(super) fullness: Fullness,
     pub(super) room: Room,
+    /// When the last frame became durable, until the manifest says so durably.
+    pub(super) flushed_at: Option<Duration>,
     /// Effects for the shell: see [`Runtime::take_flush_order`] and [`Runtime::take_jobs`].
     pub(super) flush_wanted: bool,
     pub(super) jobs: Vec<Job>,
@@ -91,6 +93,7 @@ impl Runtime {
             housekeeping_at: Duration::ZERO,
             fullness: Fullness::default(),
             room: Room::default(),
+            flushed_at: None,
             flush_wanted: false,
             jobs: Vec::new(),
         }

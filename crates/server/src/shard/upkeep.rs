@@ -16,6 +16,9 @@ static NO_USAGE: Throttle = Throttle::new();
 static NOT_REMOVED: Throttle = Throttle::new();
 static NOT_WRITTEN: Throttle = Throttle::new();
 
+/// When nothing became durable for so long, the manifest is synced.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// Segments removed before requests are looked at again.
 const RETIRE_PER_ROUND: usize = 8;
 
@@ -41,6 +44,10 @@ impl Runtime {
         self.housekeeping_at = now.uptime + self.config.housekeeping_interval;
         self.measure_disk();
         self.jobs.extend(self.engine.retry_spare());
+        if self.flushed_at.is_some_and(|at| now.uptime >= at + IDLE) {
+            self.flushed_at = None;
+            self.jobs.push(self.engine.sync_manifest());
+        }
         while let Some(job) = self.engine.seal() {
             self.jobs.push(job);
         }

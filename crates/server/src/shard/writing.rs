@@ -123,6 +123,7 @@ impl Runtime {
                 self.counters.committed(now.uptime.saturating_sub(frame.at));
             }
             end = frame.end;
+            self.flushed_at = Some(now.uptime);
         }
         self.apply(index, end)
     }

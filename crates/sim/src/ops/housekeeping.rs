@@ -103,6 +103,9 @@ fn outcome(done: &JobDone) -> String {
         JobDone::SpareMade { result } => {
             format!("spare: {:?}", result.as_ref().map(drop).map_err(ToString::to_string))
         }
+        JobDone::ManifestSynced { result } => {
+            format!("manifest: {:?}", result.as_ref().map_err(ToString::to_string))
+        }
         JobDone::CheckpointSaved { at, result } => {
             format!("checkpoint at {at}: {:?}", result.as_ref().map_err(ToString::to_string))
         }

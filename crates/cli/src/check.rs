@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use redstart_engine::IndexCheck;
 use redstart_log::{
-    FsStorage,
-    check::{self, IndexState, Report, SegmentReport, check},
+    FsStorage, ReadError, SegmentId, Storage,
+    check::{self, IndexState, Problem, Report, SegmentReport, check},
 };
 
 use crate::stdout;
@@ -38,8 +39,45 @@ fn look(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, 
     let shard = shard_of(dir)?;
     let storage = FsStorage::open(&shard).with_context(|| format!("cannot open {}", shard.display()))?;
     let aside = if accept_loss { check::accept_loss(&storage)? } else { Vec::new() };
-    let report = check(&storage).with_context(|| format!("cannot check {}", shard.display()))?;
+    let unchecked = || format!("cannot check {}", shard.display());
+    let mut report = check(&storage).with_context(unchecked)?;
+    check_indexes(&storage, &mut report).with_context(unchecked)?;
     Ok((shard, aside, report))
+}
+
+/// Looks into the indexes, and for those that are missing. That of the newest sealed segment may not have been written yet.
+fn check_indexes(storage: &dyn Storage, report: &mut Report) -> anyhow::Result<()> {
+    let newest = report.segments.iter().rposition(|segment| segment.sealed);
+    for at in 0..report.segments.len() {
+        let SegmentReport { id, sealed, index, .. } = report.segments[at];
+        let file = format!("{:020}.idx", id.0);
+        let problem = match index {
+            IndexState::Missing if sealed && Some(at) != newest => {
+                let what = "the file is missing; the next start builds the index again".to_owned();
+                Problem { file, offset: 0, position: None, what }
+            }
+            IndexState::Missing | IndexState::Damaged => continue,
+            IndexState::Present => match check_index(storage, id) {
+                Ok(()) => continue,
+                Err(ReadError::Corrupt { file, offset, what, .. }) => {
+                    report.segments[at].index = IndexState::Damaged;
+                    Problem { file, offset, position: None, what: what.to_owned() }
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        report.problems.push(problem);
+    }
+    Ok(())
+}
+
+fn check_index(storage: &dyn Storage, id: SegmentId) -> Result<(), ReadError> {
+    let index = check::index(storage, id)?;
+    let mut check = IndexCheck::new(id, index.len());
+    while let Some((at, len)) = check.next() {
+        check.feed(&index.read(at, len)?).map_err(|fault| index.corrupt(fault.at, fault.what))?;
+    }
+    Ok(())
 }
 
 /// The directory of the log: inside the data directory, or named itself. Nothing is made where there is none.

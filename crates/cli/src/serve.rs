@@ -15,6 +15,7 @@ use redstart_server::{
     http::Sources,
     listen::{Connections, FileBudget},
     remoting::{self, Remoting},
+    scrub,
     shard::{self, Flush, Opened, Shard},
     tls::CertificateFiles,
 };
@@ -173,6 +174,8 @@ async fn serve(
     remoting.look_elsewhere(Arc::new(grpc.commands()));
     grpc.look_for_pullers(Arc::new(remoting.view()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
+    // Ends with the shard.
+    let scrub = (config.scrub_rate > 0).then(|| tokio::spawn(scrub::run(shard.handle(), config.scrub_rate)));
     // Before anybody is told that it is ready: who then says stop is heard.
     let signals = Signals::listen()?;
     let (namesrv, broker) = remoting.addresses()?;
@@ -206,6 +209,9 @@ async fn serve(
         tracing::info!("some calls did not end in time and are cut off");
     }
     remoting_ends.abort();
+    if let Some(scrub) = scrub {
+        scrub.abort();
+    }
     pages.close().await;
     Ok(())
 }

@@ -8,8 +8,13 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
+use redstart_engine::{Config as EngineConfig, Message, SendOptions, TopicConfig, TopicName};
+use redstart_log::{FsStorage, Options};
+use redstart_server::shard::{Config, Shard};
 use support::{Running, create_topic, output};
 use tempfile::TempDir;
 
@@ -72,6 +77,66 @@ fn sound_data_is_counted_and_damage_named() {
     assert!(said.contains(&format!("PROBLEM {segment}: byte 0: segment header is damaged")), "{said}");
     assert!(said.contains("\nDAMAGED: "), "{said}");
     assert_eq!(fs::read(&path).unwrap(), bytes, "a check repairs nothing");
+}
+
+/// A data directory whose log has several segments, all sealed ones with their index.
+fn several_segments(data: &Path) {
+    let storage = Arc::new(FsStorage::open(data.join("shard-0")).unwrap());
+    let config = Config { housekeeping_interval: Duration::from_millis(10), ..Config::default() };
+    let options = Options::with_segment_bytes(64 << 10);
+    let shard = Shard::open(storage, options, EngineConfig::default(), config).unwrap().shard;
+    let handle = shard.handle();
+    let topic = TopicName::new("t").unwrap();
+    let work = async move {
+        let put = topic.clone();
+        let made = handle.change(move |engine, _| engine.put_topic(&put, TopicConfig::default()));
+        made.unwrap().await.unwrap().unwrap();
+        for n in 0..60 {
+            let message =
+                Message { id: format!("m{n}"), body: vec![7; 4 << 10].into(), ..Message::default() };
+            let sent = handle.send(topic.clone(), vec![message], SendOptions::default());
+            sent.unwrap().await.unwrap().unwrap();
+        }
+        let began = Instant::now();
+        loop {
+            let segments = handle.ask(|engine, _| engine.log().segments()).unwrap().await.unwrap();
+            if segments.len() > 3 && segments.iter().all(|segment| segment.active || segment.has_index) {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "sealed segments get their index");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    shard.stop().unwrap();
+}
+
+#[test]
+fn indexes_that_are_damaged_or_missing_are_named() {
+    let data = TempDir::new().unwrap();
+    several_segments(data.path());
+    let said = |output: Output| (output.status.code(), String::from_utf8(output.stdout).unwrap());
+    let (code, whole) = said(check(data.path()));
+    assert_eq!(code, Some(0), "{whole}");
+
+    let index = data.path().join("shard-0").join("00000000000000000000.idx");
+    let sound = fs::read(&index).unwrap();
+    // Behind both headers, where only the blocks have checksums.
+    let mut damaged = sound.clone();
+    let at = 32 + 72 + 10;
+    damaged[at] ^= 1;
+    fs::write(&index, damaged).unwrap();
+    let (code, found) = said(check(data.path()));
+    assert_eq!(code, Some(1), "{found}");
+    let named = "PROBLEM 00000000000000000000.idx: byte 104: entries of the index are damaged";
+    assert!(found.contains(named) && found.contains("1 damaged; checkpoints"), "{found}");
+
+    fs::remove_file(&index).unwrap();
+    let (code, found) = said(check(data.path()));
+    assert_eq!(code, Some(1), "{found}");
+    assert!(found.contains("PROBLEM 00000000000000000000.idx: byte 0: the file is missing"), "{found}");
+    fs::write(&index, sound).unwrap();
+    assert_eq!(said(check(data.path())), (Some(0), whole));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub use engine::*;
 pub use entry::Entry;
 pub use filter::Filter;
 pub use group::{GroupConfig, InvalidConfig as InvalidGroupConfig, RetryPolicy};
-pub use index::{ColdPart, IndexError, Warmed};
+pub use index::{ColdPart, IndexCheck, IndexError, IndexFault, Warmed};
 pub use message::{DEDUP_KEY, Invalid as InvalidMessage, LITE_TOPIC, Message, MessageView, group_hash};
 pub use name::{
     DLQ_PREFIX, Error as NameError, GroupName, LITE_TOPIC_LEN_MAX, LiteName, RETRY_PREFIX, TopicName,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, Index, Position, SegmentId,
+    Error, Index, IndexScrub, Position, ReadError, SegmentId,
     checkpoint::{self, Checkpoint},
     error::io_error,
     frame::Fault,
@@ -111,6 +111,11 @@ pub fn check(storage: &dyn Storage) -> Result<Report, Error> {
         report.leftovers.push(names::index(*base));
     }
     Ok(report)
+}
+
+/// Opens a stored index, for a check of what is in it. Damage around it is [`ReadError::Corrupt`].
+pub fn index(storage: &dyn Storage, segment: SegmentId) -> Result<IndexScrub, ReadError> {
+    IndexScrub::open(storage, segment.0)
 }
 
 /// Suffix of files that are put aside because of a loss. The log does not look at them again.

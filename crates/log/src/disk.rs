@@ -12,7 +12,7 @@ use std::{io, sync::Arc};
 
 use crate::{
     Appended, Checkpoints, Error, Flusher, Index, IndexWriter, Log, Options, Position, Reader, Recovery,
-    SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
+    Scrubber, SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
     error::io_error,
     frame::{self, Place, Stamp},
     manifest::Durable,
@@ -423,6 +423,10 @@ impl Log for DiskLog {
 
     fn index_writer(&self) -> Arc<dyn IndexWriter> {
         Arc::clone(&self.shared) as Arc<dyn IndexWriter>
+    }
+
+    fn scrubber(&self) -> Option<Arc<dyn Scrubber>> {
+        Some(Arc::clone(&self.shared) as Arc<dyn Scrubber>)
     }
 
     fn remove_oldest(&mut self, segment: SegmentId) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     hash::{BuildHasher, RandomState},
     io::{self, IoSliceMut, Read},
+    num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process,
@@ -15,7 +16,7 @@ use std::{
 
 use rustix::{
     buffer::spare_capacity,
-    fs::{FallocateFlags, FlockOperation},
+    fs::{Advice, FallocateFlags, FlockOperation},
     io::{Errno, ReadWriteFlags},
 };
 
@@ -194,6 +195,26 @@ impl StorageFile for FsFile {
         Ok(Some(bytes).filter(|bytes| bytes.len() == len))
     }
 
+    fn read_aside(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.tells_cached.load(Ordering::Relaxed) {
+            return self.read_at(offset, buffer);
+        }
+        // No read-ahead: what this call brings in must be what it drops again.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
+        let cached =
+            rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT);
+        let cached = cached.unwrap_or(0);
+        if cached == buffer.len() {
+            return Ok(cached);
+        }
+        let from = offset + cached as u64;
+        let read = self.read_at(from, &mut buffer[cached..])?;
+        if let Some(len) = NonZeroU64::new(read as u64) {
+            let _ = rustix::fs::fadvise(&self.file, from, Some(len), Advice::DontNeed);
+        }
+        Ok(cached + read)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
@@ -245,8 +266,6 @@ fn read_without_waiting(file: &File, offset: u64, len: usize) -> Result<Option<V
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::Advice;
-
     use super::*;
 
     #[test]
@@ -272,6 +291,31 @@ mod tests {
             file.read(512 << 10, 4096).expect("read");
             assert!(file.read_cached(512 << 10, 4096).expect("read").is_some());
         }
+    }
+
+    #[test]
+    fn a_read_aside_leaves_the_page_cache_as_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let storage = FsStorage::open(dir.path()).expect("a storage");
+        let content: Vec<u8> = (0..(1 << 20)).map(|n: u32| (n / 7) as u8).collect();
+        let raw = storage.create("x").expect("a file");
+        raw.write_at(0, &content).expect("written");
+        raw.sync_data().expect("synced");
+        let file = OpenOptions::new().read(true).open(dir.path().join("x")).expect("the file");
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("evicted");
+        let is_cached = |at| raw.read_cached(at, 4096).expect("read").is_some();
+        if !storage.tells_cached.load(Ordering::Relaxed) || is_cached(512 << 10) {
+            // A file system in memory keeps everything.
+            return;
+        }
+        raw.read(0, 64 << 10).expect("read");
+        assert!(is_cached(0));
+        let aside = storage.open("x").expect("the file");
+        let mut bytes = vec![0; 1 << 20];
+        assert_eq!(aside.read_aside(0, &mut bytes).expect("read"), bytes.len());
+        assert_eq!(bytes, content);
+        assert!(is_cached(0), "what was in memory stays there");
+        assert!(!is_cached(768 << 10), "what was not is not kept");
     }
 
     #[test]

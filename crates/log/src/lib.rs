@@ -24,6 +24,7 @@ mod names;
 mod options;
 mod recovery;
 mod scan;
+mod scrub;
 mod segment;
 mod segment_file;
 mod sidecar;
@@ -40,6 +41,7 @@ pub use options::Options;
 #[cfg(feature = "sim")]
 pub use options::Planted;
 pub use recovery::{Cut, Recovery};
+pub use scrub::{IndexScrub, Piece, Scrubber, SegmentScrub};
 pub use storage::{LockGuard, Storage, StorageFile};
 pub use types::{Appended, Block, Frame, Index, Position, SegmentId, SegmentInfo, Usage};
 
@@ -96,6 +98,11 @@ pub trait Log: Send {
     /// Stores the index of a segment that is no longer active, beside it and durably. A job, because it is slow:
     /// run it on any thread. `Reader::index_read` serves the index once the job is done.
     fn index_writer(&self) -> Arc<dyn IndexWriter>;
+
+    /// The handle that checks what is stored; `None` where nothing is on a disk.
+    fn scrubber(&self) -> Option<Arc<dyn Scrubber>> {
+        None
+    }
 
     /// Deletes the oldest segment and its index. Refuses the active one.
     fn remove_oldest(&mut self, segment: SegmentId) -> Result<(), Error>;

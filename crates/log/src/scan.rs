@@ -25,6 +25,16 @@ impl<'a> Window<'a> {
         Ok(Self { file, len: file.len()?, buffer: Vec::new(), start: 0 })
     }
 
+    /// Goes on with what another window of the same file has read.
+    pub(crate) fn with_buffer(file: &'a dyn StorageFile, buffer: Vec<u8>, start: u64) -> io::Result<Self> {
+        Ok(Self { buffer, start, ..Self::new(file)? })
+    }
+
+    /// What it has read, and from which offset on.
+    pub(crate) fn into_buffer(self) -> (Vec<u8>, u64) {
+        (self.buffer, self.start)
+    }
+
     pub(crate) fn file_len(&self) -> u64 {
         self.len
     }
@@ -91,6 +101,20 @@ pub(crate) struct Scan {
     pub stop: Option<Fault>,
 }
 
+impl Scan {
+    /// Before the first frame.
+    pub(crate) fn of_empty(segment: &segment_file::Header) -> Self {
+        Self {
+            end: segment.base + segment_file::HEADER_BYTES,
+            last: segment.first.saturating_sub(1),
+            last_timestamp_ms: 0,
+            last_term: segment.previous_term,
+            durable: 0,
+            stop: None,
+        }
+    }
+}
+
 /// Walks over frames in sequence until the first that is not good.
 pub(crate) fn scan(
     window: &mut Window<'_>,
@@ -98,14 +122,17 @@ pub(crate) fn scan(
     until: Until,
     checks: Checks,
 ) -> io::Result<Scan> {
-    let mut scan = Scan {
-        end: segment.base + segment_file::HEADER_BYTES,
-        last: segment.first.saturating_sub(1),
-        last_timestamp_ms: 0,
-        last_term: segment.previous_term,
-        durable: 0,
-        stop: None,
-    };
+    resume(window, segment, Scan::of_empty(segment), until, checks)
+}
+
+/// Goes on where another walk has ended.
+pub(crate) fn resume(
+    window: &mut Window<'_>,
+    segment: &segment_file::Header,
+    mut scan: Scan,
+    until: Until,
+    checks: Checks,
+) -> io::Result<Scan> {
     while scan.end < until.position && scan.last < until.index {
         let header = match next(window, segment, &scan, checks)? {
             Ok(header) => header,

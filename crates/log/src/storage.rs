@@ -66,6 +66,11 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
         Ok(Some(bytes).filter(|bytes| bytes.len() == len))
     }
 
+    /// [`StorageFile::read_at`] for a handle that reads everything once: what was not in memory before is not kept there.
+    fn read_aside(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, buffer)
+    }
+
     /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

@@ -461,6 +461,55 @@ fn flipped_bit_in_a_sealed_segment_is_found_by_its_readers() {
     }
 }
 
+/// Checks a segment as a background check does.
+fn scrub(log: &DiskLog, segment: &SegmentInfo) -> Result<u64, ReadError> {
+    let Some(mut scrub) = log.scrubber().unwrap().segment(segment.id)? else { return Ok(0) };
+    let mut bytes = 0;
+    loop {
+        let piece = scrub.step()?;
+        bytes += piece.bytes;
+        if piece.last {
+            return Ok(bytes);
+        }
+    }
+}
+
+#[test]
+fn background_check_finds_a_flipped_bit_anywhere_in_a_sealed_segment() {
+    let (disk, segments) = filled(30);
+    let (log, _) = open(&disk).unwrap();
+    for segment in &segments {
+        let frames = if segment.active { 0 } else { segment.end.0 - segment.id.0 - 64 };
+        assert_eq!(scrub(&log, segment).unwrap(), frames, "the active one is left alone");
+    }
+    let whole = segments[0].end.0 - segments[0].id.0 + 64;
+    for offset in (0..whole).step_by(11) {
+        disk.flip_bit(&file(&segments[0]), offset, 3);
+        match scrub(&log, &segments[0]) {
+            Err(ReadError::Corrupt { file: name, offset: at, .. }) => {
+                assert!(name == file(&segments[0]) && at <= offset, "{name} {at} {offset}");
+            }
+            other => panic!("byte {offset}: {other:?}"),
+        }
+        disk.flip_bit(&file(&segments[0]), offset, 3);
+    }
+    log.flusher().flush().unwrap();
+}
+
+#[test]
+fn after_a_rest_a_power_cut_does_not_hide_that_the_last_frame_is_gone() {
+    for seed in 0..20 {
+        let disk = SimStorage::new(seed);
+        let (mut log, _) = open(&disk).unwrap();
+        fill(&mut log, 5);
+        log.flusher().rest().unwrap();
+        let newest = log.segments().last().copied().unwrap();
+        let after = disk.crash(seed);
+        assert!(after.truncate_file(&file(&newest), newest.end.0 - newest.id.0 - 8));
+        assert!(open(&after).is_err(), "seed {seed}");
+    }
+}
+
 #[test]
 fn flipped_bit_in_a_segment_header_is_noticed() {
     let (disk, segments) = filled(30);

@@ -11,6 +11,7 @@ pub mod listen;
 mod progress;
 pub mod remoting;
 mod resources;
+pub mod scrub;
 pub mod shard;
 pub mod statistics;
 mod stream;

@@ -127,6 +127,12 @@ pub const SEGMENT: Kind<u64> = Kind {
     read: |text| bytes(text).filter(|bytes| (32 << 20..=1 << 30).contains(bytes)),
 };
 
+pub const SCRUB_RATE: Kind<u64> = Kind {
+    accepted: "a size from 64KiB to 1GiB, 0 for none",
+    form: Form::Number,
+    read: |text| bytes(text).filter(|bytes| *bytes == 0 || (64 << 10..=1 << 30).contains(bytes)),
+};
+
 pub const MESSAGE: Kind<usize> = Kind {
     accepted: "a size from 1KiB to 12MiB",
     form: Form::Number,

@@ -122,6 +122,9 @@ settings! {
     disk_refuse_percent: u8 = "90", kind::PERCENT, "diskSpaceWarningLevelRatio" as Same;
     /// Size of a segment file; retention deletes whole segments.
     segment_bytes: u64 = "256MiB", kind::SEGMENT, "mappedFileSizeCommitLog" as Same;
+    /// Bytes a second of stored data that are checked in the background for damage, each sealed segment about once a week; 0
+    /// for none.
+    scrub_rate: u64 = "4MiB", kind::SCRUB_RATE;
     /// Largest body of a message; the messages of a batch may have as much together, and 4 MiB always.
     message_bytes_max: usize = "4MiB", kind::MESSAGE, "maxMessageSize" as Same;
     /// Messages accepted and not yet stored, in bytes; senders beyond it are told to slow down.

@@ -10,6 +10,9 @@
 
 #[cfg(test)]
 mod tests;
+mod verify;
+
+pub use verify::{IndexCheck, IndexFault};
 
 use redstart_log::{Position, SegmentId};
 

@@ -10,6 +10,7 @@ mod live;
 mod set;
 
 pub use cold::{ColdPart, Warmed};
+pub use file::{IndexCheck, IndexFault};
 pub(crate) use live::LiveIndex;
 pub use set::IndexError;
 pub(crate) use set::{Chunk, Indexes, KeyIndex, Unread};

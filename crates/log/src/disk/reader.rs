@@ -3,7 +3,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    Block, Frame, Index, Position, ReadError, Reader, SegmentId,
+    Block, Frame, Index, IndexScrub, Position, ReadError, Reader, Scrubber, SegmentId, SegmentScrub,
     error::read_error,
     frame::{self, Fault, Place},
     segment::{Part, Segment},
@@ -11,7 +11,10 @@ use crate::{
     storage::StorageFile,
 };
 
-use super::{blocks::BLOCK_BYTES, shared::Shared};
+use super::{
+    blocks::BLOCK_BYTES,
+    shared::{Shared, Writing, hold},
+};
 
 /// Read with the header: enough for most frames in one call.
 const FIRST_READ_BYTES: u64 = 4096;
@@ -146,7 +149,35 @@ impl Reader for Shared {
     }
 }
 
+impl Scrubber for Shared {
+    fn segment(&self, id: SegmentId) -> Result<Option<SegmentScrub>, ReadError> {
+        let sealed = |segment: &Arc<Segment>| {
+            let rolled = |writing: &Writing| writing.segment.base() == segment.base();
+            !segment.is_active() && !hold(&self.tail).rolled.iter().any(rolled)
+        };
+        let Some(segment) = self.segments.get(id.0).filter(sealed) else {
+            return Ok(None);
+        };
+        self.unless_removed(id, SegmentScrub::open(self.storage.as_ref(), segment))
+    }
+
+    fn index(&self, id: SegmentId) -> Result<Option<IndexScrub>, ReadError> {
+        if !self.segments.get(id.0).is_some_and(|segment| segment.has_index()) {
+            return Ok(None);
+        }
+        self.unless_removed(id, IndexScrub::open(self.storage.as_ref(), id.0))
+    }
+}
+
 impl Shared {
+    /// What was opened, or nothing if the segment has gone since.
+    fn unless_removed<T>(&self, id: SegmentId, opened: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+        match opened {
+            Err(_) if self.segments.get(id.0).is_none() => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     fn segment_at(&self, position: Position) -> Result<Arc<Segment>, ReadError> {
         self.segments.holding(position.0).ok_or(ReadError::Removed(position))
     }

@@ -33,6 +33,9 @@ pub struct Counters {
     /// Messages of segments that were removed before their time.
     early_finished: AtomicU64,
     early_unconsumed: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    scrub_segments: AtomicU64,
+    scrub_indexes: AtomicU64,
     waiting: AtomicUsize,
     started: Instant,
     /// Microseconds from the start to the last checkpoint that was written.
@@ -69,6 +72,9 @@ impl Default for Counters {
             given_back: AtomicU64::new(0),
             early_finished: AtomicU64::new(0),
             early_unconsumed: AtomicU64::new(0),
+            scrubbed_bytes: AtomicU64::new(0),
+            scrub_segments: AtomicU64::new(0),
+            scrub_indexes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             checkpointed: AtomicU64::new(0),
@@ -189,6 +195,28 @@ impl Counters {
     /// Segments removed because their time was over, and before it because the disk was filling.
     pub fn segments_removed(&self) -> (u64, u64) {
         (self.removed_expired.load(Ordering::Relaxed), self.removed_forced.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of stored data that were checked in the background.
+    pub fn scrubbed_bytes(&self) -> u64 {
+        self.scrubbed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Segments and indexes that were found damaged by that.
+    pub fn scrub_damage(&self) -> (u64, u64) {
+        (self.scrub_segments.load(Ordering::Relaxed), self.scrub_indexes.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn scrubbed(&self, bytes: u64) {
+        self.scrubbed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scrub_damaged_segment(&self) {
+        self.scrub_segments.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scrub_damaged_index(&self) {
+        self.scrub_indexes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reads of stored messages that failed and may succeed another time.

@@ -43,8 +43,34 @@ fn header(file: &[u8], segment: SegmentId) -> Result<Header, Malformed> {
     Header::decode(&file[..HEADER_LEN], segment)
 }
 
+/// Checks the whole file; returns how many bytes were looked at.
+fn check(file: &[u8]) -> Result<usize, IndexFault> {
+    let mut check = IndexCheck::new(SegmentId(4096), file.len() as u64);
+    let mut seen = 0;
+    while let Some((at, len)) = check.next() {
+        let (at, end) = ((at as usize).min(file.len()), (at as usize + len).min(file.len()));
+        check.feed(&file[at..end])?;
+        seen += len;
+    }
+    Ok(seen)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_check_covers_every_byte(
+        live in live(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<prop::sample::Index>(),
+    ) {
+        let file = build(SegmentId(4096), &live);
+        prop_assert_eq!(check(&file), Ok(file.len()));
+        let at = at.index(file.len());
+        let mut damaged = file.clone();
+        damaged[at] ^= 1u8 << bit;
+        let fault = check(&damaged).unwrap_err();
+        prop_assert!(fault.at <= at as u64, "{:?} for byte {}", fault, at);
+        prop_assert!(check(&file[..cut.index(file.len())]).is_err());
+    }
 
     #[test]
     fn every_part_of_the_file_comes_back(live in live()) {

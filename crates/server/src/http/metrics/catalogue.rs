@@ -161,6 +161,10 @@ families! {
         "Messages that a group did not get because they are lost, by reason: damaged or removed";
     REMOVED_EARLY: Own Counter "redstart_messages_removed_early_total" ["state"]
         "Messages of segments that went before their time, by state: unconsumed for those that some group had not finished";
+    SCRUBBED: Own Counter "redstart_scrubbed_bytes_total" []
+        "Bytes of stored segments and indexes that were checked in the background";
+    SCRUB_DAMAGE: Own Counter "redstart_scrub_damaged_files_total" ["kind"]
+        "Files that the check in the background has found damaged, by kind: segment or index";
     LOG_BYTES: Own Gauge "redstart_log_bytes" [] "Bytes of the log from its oldest to its newest frame";
     LOG_SEGMENTS: Own Gauge "redstart_log_segments" [] "Segments of the log";
     DAMAGED_SEGMENTS: Own Gauge "redstart_damaged_segment" ["segment"]

@@ -73,6 +73,9 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     text.family(catalogue::REMOVED_EARLY)
         .put(&["finished"], lost.finished)
         .put(&["unconsumed"], lost.unconsumed);
+    text.family(catalogue::SCRUBBED).put(&[], counters.scrubbed_bytes());
+    let (segments, indexes) = counters.scrub_damage();
+    text.family(catalogue::SCRUB_DAMAGE).put(&["segment"], segments).put(&["index"], indexes);
     let clock = SystemClock.standing();
     text.family(catalogue::CLOCK_AHEAD).put(&[], clock.wall_ahead_ms as f64 / 1_000.0);
     text.family(catalogue::CLOCK_SUSPICIOUS).put(&[], u8::from(clock.suspicious));

@@ -1,0 +1,133 @@
+//! What to check next, and when.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use redstart_log::{SegmentId, SegmentInfo};
+
+/// A segment is checked again so long after it was.
+pub(super) const PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
+/// And so long after it could not be read.
+const RETRY: Duration = Duration::from_secs(600);
+/// Longest time without a look at the segments there are.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Decides which sealed segment is checked next. Knows neither clock nor disk.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Bytes a second.
+    rate: u64,
+    /// When each segment is due again.
+    due: BTreeMap<SegmentId, Duration>,
+    damaged: BTreeSet<(SegmentId, Part)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Segment,
+    Index,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Check(SegmentId),
+    Wait(Duration),
+}
+
+/// How a check has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Everything was read, damaged or not.
+    Read,
+    Unreadable,
+}
+
+impl Plan {
+    pub fn new(rate: u64) -> Plan {
+        Plan { rate: rate.max(1), due: BTreeMap::new(), damaged: BTreeSet::new() }
+    }
+
+    /// The oldest segment that was never checked, else the one that is due first.
+    pub fn next(&mut self, segments: &[SegmentInfo], now: Duration) -> Next {
+        let sealed = || segments.iter().filter(|segment| !segment.active).map(|segment| segment.id);
+        let exists: BTreeSet<SegmentId> = sealed().collect();
+        self.due.retain(|id, _| exists.contains(id));
+        self.damaged.retain(|(id, _)| exists.contains(id));
+        let due = |id: &SegmentId| self.due.get(id).copied().unwrap_or(Duration::ZERO);
+        match sealed().min_by_key(due) {
+            Some(id) if due(&id) <= now => Next::Check(id),
+            Some(id) => Next::Wait((due(&id) - now).min(LOOK)),
+            None => Next::Wait(LOOK),
+        }
+    }
+
+    pub fn ended(&mut self, id: SegmentId, end: End, now: Duration) {
+        let pause = match end {
+            End::Read => PERIOD,
+            End::Unreadable => RETRY,
+        };
+        self.due.insert(id, now + pause);
+    }
+
+    /// Whether damage is news. It is told once for each file.
+    pub fn is_news(&mut self, id: SegmentId, part: Part) -> bool {
+        self.damaged.insert((id, part))
+    }
+
+    /// How long to pause after so many bytes were read in this time.
+    pub fn pause(&self, bytes: u64, took: Duration) -> Duration {
+        let micros = u128::from(bytes) * 1_000_000 / u128::from(self.rate);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).saturating_sub(took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redstart_log::{Index, Position};
+
+    use super::*;
+
+    fn segment(id: u64, active: bool) -> SegmentInfo {
+        let (id, end, first, last) = (SegmentId(id), Position(id + 10), Index(1), Index(2));
+        SegmentInfo { id, end, first, last, last_timestamp_ms: 0, active, has_index: !active }
+    }
+
+    #[test]
+    fn sealed_segments_are_checked_oldest_first_and_again_after_the_period() {
+        let mut plan = Plan::new(1);
+        let segments = [segment(0, false), segment(10, false), segment(20, true)];
+        let minute = Duration::from_secs(60);
+        assert_eq!(plan.next(&segments[2..], minute), Next::Wait(LOOK), "the active one is not");
+        assert_eq!(plan.next(&segments, minute), Next::Check(SegmentId(0)));
+        plan.ended(SegmentId(0), End::Read, minute);
+        assert_eq!(plan.next(&segments, minute), Next::Check(SegmentId(10)));
+        plan.ended(SegmentId(10), End::Unreadable, 2 * minute);
+        assert_eq!(plan.next(&segments, 3 * minute), Next::Wait(LOOK));
+        assert_eq!(plan.next(&segments, 2 * minute + RETRY), Next::Check(SegmentId(10)));
+        plan.ended(SegmentId(10), End::Read, 2 * minute + RETRY);
+        assert_eq!(
+            plan.next(&segments, minute + PERIOD - Duration::from_secs(1)),
+            Next::Wait(Duration::from_secs(1))
+        );
+        assert_eq!(plan.next(&segments, minute + PERIOD), Next::Check(SegmentId(0)));
+    }
+
+    #[test]
+    fn damage_is_told_once_while_the_segment_exists() {
+        let mut plan = Plan::new(1);
+        assert!(plan.is_news(SegmentId(0), Part::Segment) && !plan.is_news(SegmentId(0), Part::Segment));
+        assert!(plan.is_news(SegmentId(0), Part::Index));
+        plan.next(&[], Duration::ZERO);
+        assert!(plan.is_news(SegmentId(0), Part::Segment), "another one has its place");
+    }
+
+    #[test]
+    fn pauses_keep_to_the_rate() {
+        let plan = Plan::new(1 << 20);
+        assert_eq!(plan.pause(2 << 20, Duration::ZERO), Duration::from_secs(2));
+        assert_eq!(plan.pause(2 << 20, Duration::from_millis(500)), Duration::from_millis(1_500));
+        assert_eq!(plan.pause(1, Duration::from_secs(1)), Duration::ZERO);
+    }
+}

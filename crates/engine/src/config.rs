@@ -121,7 +121,7 @@ impl Default for Limits {
             scan_entries_max: 4096,
             scan_reads_max: 256,
             query_probes_max: 1 << 16,
-            checkpoint_step_keys: 2048,
+            checkpoint_step_keys: 512,
         }
     }
 }

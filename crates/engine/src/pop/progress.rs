@@ -281,7 +281,11 @@ impl Progress {
         let drops = |at, flight: &Flight| flight.state != FlightState::Dying && drops(at, flight);
         let dropped: Vec<QueueOffset> =
             self.flights().filter(|(at, flight)| drops(*at, flight)).map(|(at, _)| at).collect();
-        dropped.iter().fold(false, |any, at| self.done(*at) || any)
+        let mut any = false;
+        for at in &dropped {
+            any |= self.done(*at);
+        }
+        any
     }
 
     /// The flight whose time is out next, after the one that is named.

@@ -2,7 +2,7 @@
 //! requests are served until then. What was read for a request is lent to it when it runs again, so that it goes on
 //! whatever caches have forgotten since.
 
-use std::time::Duration;
+use std::{collections::hash_map::Entry as Slot, time::Duration};
 
 use redstart_engine::{
     Cached, ColdPart, Engine, JobDone, OffsetError, PopError, Popped, Pulled, Timestamp, Warmed,
@@ -42,7 +42,9 @@ impl<R: Send, F: Fn(&Engine, Timestamp) -> R + Send> Question for Asked<R, F> {
     fn answer(self: Box<Self>) {
         let Asked { found, reply, .. } = *self;
         // The caller may have lost interest.
-        found.map(|found| drop(reply.send(found)));
+        if let Some(found) = found {
+            drop(reply.send(found));
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -107,8 +109,8 @@ pub(super) fn pull_misses(cached: &Cached<Result<Pulled, OffsetError>>) -> Optio
 impl Runtime {
     /// Has a part read, if it is not being read already.
     pub(super) fn read_cold(&mut self, part: ColdPart) {
-        if !self.cold.parts.contains_key(&part) {
-            self.cold.parts.insert(part, Vec::new());
+        if let Slot::Vacant(slot) = self.cold.parts.entry(part) {
+            slot.insert(Vec::new());
             self.jobs.push(self.engine.warm(part));
         }
     }

@@ -118,6 +118,33 @@ final class Cross {
         return "";
     }
 
+    /** The consumer over gRPC takes every other message: the one over Remoting gets the rest once, and none of those. */
+    static String moveAcked(Lab lab) throws Exception {
+        List<String> labels = Lab.labels("m", 8);
+        List<String> failing = labels.stream().filter(label -> Integer.parseInt(label.substring(1)) % 2 == 0).toList();
+        String in = lab.topic();
+        List<String> failed = new CopyOnWriteArrayList<>();
+        List<String> taken = new CopyOnWriteArrayList<>();
+        Producer other = Grpc.producer(lab, in);
+        PushConsumer first = Grpc.consume(lab, in, label -> (failing.contains(label) ? failed : taken).add(label), failing,
+            label -> other.send(Grpc.message(in, label).build()));
+        for (String label : labels) {
+            other.send(Grpc.message(in, label).build());
+        }
+        lab.step("failing over gRPC");
+        check(Inbox.eventually(40, () -> failed.size() >= failing.size() && taken.size() >= labels.size() - failing.size()),
+            "only %s and %s came over gRPC", failed, taken);
+        Thread.sleep(1000);
+        first.close();
+        lab.step("waiting for the retries over Remoting");
+        Inbox inbox = new Inbox();
+        lab.listen(in, in, inbox);
+        Inbox.eventually(60, () -> inbox.size() >= failing.size());
+        Thread.sleep(3000);
+        check(inbox.labels().stream().sorted().toList().equals(failing), "after gRPC Remoting got %s", inbox.labels());
+        return "";
+    }
+
     static String fifo(Lab lab) throws Exception {
         String out = lab.topic() + "-out";
         DefaultMQProducer producer = lab.producer();

@@ -75,6 +75,12 @@ final class Grpc {
 
     /** A consumer that fails every message once it is primed; it does not close by itself. */
     static PushConsumer fail(Lab lab, String name, List<String> failed, Sending primer) throws Exception {
+        return consume(lab, name, failed::add, null, primer);
+    }
+
+    /** The same for those of `failing` only, or all. */
+    static PushConsumer consume(Lab lab, String name, java.util.function.Consumer<String> got, List<String> failing, Sending primer)
+        throws Exception {
         boolean[] primed = {false};
         PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration()).setConsumerGroup(name)
             .setSubscriptionExpressions(Map.of(name, FilterExpression.SUB_ALL))
@@ -84,8 +90,8 @@ final class Grpc {
                     primed[0] = true;
                     return ConsumeResult.SUCCESS;
                 }
-                failed.add(label);
-                return ConsumeResult.FAILURE;
+                got.accept(label);
+                return failing == null || failing.contains(label) ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
             }).build();
         lab.step("waiting for the first message over gRPC");
         Scenario.check(Inbox.eventually(60, () -> {

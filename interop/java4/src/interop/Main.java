@@ -14,8 +14,6 @@ public final class Main {
     /** Scenarios mostly wait, so a few run side by side; each has a topic and a group of its own. */
     private static final int PARALLEL = Integer.parseInt(System.getenv().getOrDefault("INTEROP_PARALLEL", "4"));
     private static final String ALONE = "resume-after-restart";
-    /** Runs by name only, until a group that leaves Remoting takes its waiting retries along. */
-    private static final String BY_NAME = "cross-move-out";
 
     /** Result lines only: the clients' logging finds its way to System.out. */
     static final PrintStream RESULTS = System.out;
@@ -31,6 +29,8 @@ public final class Main {
         SCENARIOS.put("trace", Traces::trace);
         SCENARIOS.put("tx-check", Transactions::check);
         SCENARIOS.put("cross-move-in", Cross::moveIn);
+        SCENARIOS.put("cross-move-out", Cross::moveOut);
+        SCENARIOS.put("cross-move-acked", Cross::moveAcked);
         SCENARIOS.put("cross-delay", Cross::delay);
         SCENARIOS.put("cross-fifo", Cross::fifo);
         SCENARIOS.put("cross-transaction", Cross::transaction);
@@ -68,7 +68,7 @@ public final class Main {
     }
 
     private static boolean one(String name) {
-        return new Runner(name, name.equals(BY_NAME) ? Cross::moveOut : SCENARIOS.get(name)).call();
+        return new Runner(name, SCENARIOS.get(name)).call();
     }
 
     private static boolean all() throws Exception {

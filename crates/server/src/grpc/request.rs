@@ -13,8 +13,9 @@ use crate::byte_budget::{Grant, Spent};
 /// Largest request: a body of 4 MiB or a batch of that size, with properties.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 pub(super) const PREFIX_LEN: usize = 5;
-/// What a field of a request takes in memory, at least: an entry of an ack, a message of a batch.
-const FIELD_BYTES: usize = 512;
+/// What an empty field of a request takes in memory: a message of a batch, an entry of an ack.
+const MESSAGE_BYTES: usize = size_of::<redstart_wire::v2::Message>();
+const ENTRY_BYTES: usize = 128;
 /// A large request that holds no bodies may be many small fields, which take so many times their bytes.
 const LARGE_BYTES: usize = 64 << 10;
 const LARGE_FACTOR: usize = 16;
@@ -158,10 +159,14 @@ impl Incoming {
     }
 
     fn decode<M: Message + Default>(&mut self, message: Bytes) -> Result<M, Rejected> {
-        let mut decoded = fields(&message).saturating_sub(1) * FIELD_BYTES;
-        if self.content == Content::Fields && message.len() > LARGE_BYTES {
-            decoded = decoded.max(message.len() * LARGE_FACTOR);
-        }
+        let count = fields(&message).saturating_sub(1);
+        let decoded = match self.content {
+            Content::Bodies => count * MESSAGE_BYTES,
+            Content::Fields if message.len() > LARGE_BYTES => {
+                (count * ENTRY_BYTES).max(message.len() * LARGE_FACTOR)
+            }
+            Content::Fields => count * ENTRY_BYTES,
+        };
         if decoded > LARGE_BYTES {
             self.grant.try_resize(self.call + self.came + decoded).map_err(Rejected::Spent)?;
         }

@@ -14,7 +14,7 @@ use super::{
     convert::from_duration,
     http2::WINDOW_BYTES,
     io::Peer,
-    request::Incoming,
+    request::{Incoming, Rejected},
     service::{Answers, Service},
     settings::merge,
     status::{Refusal, ok},
@@ -85,7 +85,14 @@ impl Service {
         incoming: &mut Incoming,
         outgoing: &CommandStream,
     ) {
-        while let Ok(Some(command)) = incoming.next::<TelemetryCommand>().await {
+        loop {
+            let command = match incoming.next::<TelemetryCommand>().await {
+                Ok(Some(command)) => command,
+                Ok(None) | Err(Rejected::Status(_)) => return,
+                Err(Rejected::Spent(spent)) => {
+                    return outgoing.fail(Status::resource_exhausted(spent.to_string()));
+                }
+            };
             self.clients.seen(client);
             let settings = match command.command {
                 Some(Command::Settings(settings)) => settings,

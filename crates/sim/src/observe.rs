@@ -1,8 +1,8 @@
 //! Reading every queue, as a pull consumer would, and describing everything that can be seen.
 
 use redstart_engine::{
-    DLQ_PREFIX, Filter, GroupName, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId,
-    QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
+    DLQ_PREFIX, DLQ_REASON, Filter, GroupName, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage,
+    QueueId, QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
 use redstart_log::Position;
 
@@ -117,8 +117,10 @@ impl World {
             }
         };
         let view = fetched.message().map_err(|error| Violation::new(READABLE, error.to_string()))?;
+        // A group may have consumed its dead letters, and left one in flight.
+        let left = name.as_str().starts_with(RETRY_PREFIX) && view.property(DLQ_REASON).is_some();
         let dead_letter = name.as_str().starts_with(DLQ_PREFIX);
-        let number = content::check(&self.model, &view, dead_letter)?;
+        let number = content::check(&self.model, &view, dead_letter || left)?;
         let seen = Seen {
             number,
             position: found.position,

@@ -193,12 +193,14 @@ impl Engine {
             Ok(to) => to,
             Err(burial) => return burial,
         };
+        let log_start = self.log.segments().first().map_or(Position(0), |first| Position(first.id.0));
         let queue = self.state.topics.get(&from.topic).and_then(|topic| topic.queue(from.queue));
         let entry = match queue.map(|queue| self.indexes.entry(from, queue, offset)) {
-            Some(Ok(Some(entry))) => entry,
+            // An entry in a later segment may outlive the message's own.
+            Some(Ok(Some(entry))) if entry.position >= log_start => entry,
             Some(Err(_)) => return Burial::Later,
             // Its segment was removed, or its topic deleted.
-            Some(Ok(None)) | None => {
+            Some(Ok(_)) | None => {
                 self.finish(group, from, vec![offset], AckReason::Unreadable);
                 return Burial::Unreadable;
             }

@@ -1,7 +1,7 @@
 //! Reading every queue, as a pull consumer would, and describing everything that can be seen.
 
 use redstart_engine::{
-    DLQ_PREFIX, DLQ_REASON, Filter, GroupName, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage,
+    DLQ_PREFIX, DLQ_REASON, Filter, GroupId, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage,
     QueueId, QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
 use redstart_log::Position;
@@ -182,11 +182,16 @@ impl World {
 
     /// Whether a message in a retry topic was left there by a group whose consumers pull.
     fn left_found(&mut self, name: &TopicName, seen: Seen) -> bool {
-        let group = name.retried_group().and_then(|group| GroupName::new(group).ok());
-        let Some(group) = group.and_then(|group| self.engine().group_id(&group)) else { return true };
+        let Some(name) = name.retried_group() else { return false };
+        // What a deleted group has left comes to the next one of its name.
+        let groups = self.model.groups.iter().filter(|(_, limits)| limits.name == name);
+        let groups: Vec<GroupId> = groups.map(|(id, _)| *id).collect();
         for (key, offset) in self.model.places_of(seen.number) {
-            if self.model.standings.contains_key(&(group, key.topic)) {
-                let turn = self.model.turn(group, key, offset);
+            for group in &groups {
+                if !self.model.standings.contains_key(&(*group, key.topic)) {
+                    continue;
+                }
+                let turn = self.model.turn(*group, key, offset);
                 if turn.left && seen.attempt <= turn.most() {
                     (turn.left, turn.left_before) = (false, true);
                     return true;

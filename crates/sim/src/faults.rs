@@ -189,8 +189,7 @@ impl World {
             for message in &pulled.messages {
                 let Ok(fetched) = fetch(&*reader, message.position, message.size) else { continue };
                 let view = fetched.message().map_err(|error| Violation::new(REPORTED, error.to_string()))?;
-                let dead_letter = name.as_str().starts_with(redstart_engine::DLQ_PREFIX);
-                content::check(&self.model, &view, dead_letter)?;
+                content::check(&self.model, &view, name)?;
             }
             if pulled.next == offset {
                 return Ok(());

@@ -1,8 +1,8 @@
 //! Reading every queue, as a pull consumer would, and describing everything that can be seen.
 
 use redstart_engine::{
-    DLQ_PREFIX, DLQ_REASON, Filter, GroupId, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage,
-    QueueId, QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
+    DLQ_PREFIX, Filter, GroupId, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId,
+    QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
 use redstart_log::Position;
 
@@ -10,7 +10,7 @@ use crate::{
     ops::lite::public_name,
     oracle::{
         Checked, Violation, content, dead_letters, ensure,
-        model::{Fate, Seen},
+        model::{Fate, HandedBack, Seen},
         order, places, retention, visibility,
     },
     world::World,
@@ -117,10 +117,7 @@ impl World {
             }
         };
         let view = fetched.message().map_err(|error| Violation::new(READABLE, error.to_string()))?;
-        // A group may have consumed its dead letters, and left one in flight.
-        let left = name.as_str().starts_with(RETRY_PREFIX) && view.property(DLQ_REASON).is_some();
-        let dead_letter = name.as_str().starts_with(DLQ_PREFIX);
-        let number = content::check(&self.model, &view, dead_letter || left)?;
+        let number = content::check(&self.model, &view, name)?;
         let seen = Seen {
             number,
             position: found.position,
@@ -133,7 +130,7 @@ impl World {
         if !new {
             return Ok(());
         }
-        if dead_letter {
+        if name.as_str().starts_with(DLQ_PREFIX) {
             dead_letters::check(&mut self.model, name.as_str(), number, &view)
         } else if name.as_str().starts_with(RETRY_PREFIX) {
             self.retry_found(name, key.topic, seen)
@@ -155,20 +152,23 @@ impl World {
     }
 
     fn retry_found(&mut self, name: &TopicName, topic: TopicId, seen: Seen) -> Checked {
-        let fitting = self.model.handed_back.iter_mut().filter(|back| {
+        let fits = |back: &HandedBack| {
             back.number == seen.number
                 && back.to == topic
                 && back.attempt == seen.attempt
                 && !back.seen
                 && matches!(back.fate, Fate::Stored | Fate::Unknown)
-        });
+        };
+        let is_due = |back: &HandedBack| fits(back) && back.due <= seen.stored_at;
+        // A message that was handed back may have been left in flight as well.
+        if !self.model.handed_back.iter().any(is_due) && self.left_found(name, seen) {
+            return Ok(());
+        }
         // If it was handed back more than once: the one that is due, and of those one that is known to be stored.
+        let fitting = self.model.handed_back.iter_mut().filter(|back| fits(back));
         let back =
             fitting.min_by_key(|back| (back.due > seen.stored_at, back.fate != Fate::Stored, back.due));
         let Some(back) = back else {
-            if self.left_found(name, seen) {
-                return Ok(());
-            }
             let known: Vec<_> =
                 self.model.handed_back.iter().filter(|back| back.number == seen.number).collect();
             let detail = format!("{seen:?} is in a retry topic; handed back were {known:?}");

@@ -223,8 +223,7 @@ impl World {
         match fetch(&*reader, delivery.position, delivery.size) {
             Ok(fetched) => {
                 let view = fetched.message().map_err(|error| Violation::new(READABLE, error.to_string()))?;
-                let dead_letter = topic.name.as_str().starts_with(redstart_engine::DLQ_PREFIX);
-                let number = content::check(&self.model, &view, dead_letter)?;
+                let number = content::check(&self.model, &view, &topic.name)?;
                 ensure(number == seen.number, places::STABLE, || {
                     format!("{number:X} is delivered for {seen:?}")
                 })?;

@@ -1,14 +1,18 @@
 //! Nothing is delivered that was never sent, and nothing that was sent is altered.
 
-use redstart_engine::{Message, MessageView};
+use redstart_engine::{DLQ_PREFIX, DLQ_REASON, Message, MessageView, RETRY_PREFIX, TopicName};
 
 use super::{Checked, Model, Violation, ensure, model::Fate};
 
 pub const NEVER_SENT: &str = "nothing is delivered that was never sent";
 pub const UNALTERED: &str = "a message is delivered as it was sent";
 
-/// Finds the message by its id and compares every part. A dead letter carries further properties.
-pub fn check(model: &Model, view: &MessageView<'_>, dead_letter: bool) -> Result<usize, Violation> {
+/// Finds the message that is in a topic by its id and compares every part. A dead letter carries further properties, also in
+/// the retry topic of a group that has consumed its dead letters and left one in flight.
+pub fn check(model: &Model, view: &MessageView<'_>, topic: &TopicName) -> Result<usize, Violation> {
+    let topic = topic.as_str();
+    let dead_letter = topic.starts_with(DLQ_PREFIX)
+        || (topic.starts_with(RETRY_PREFIX) && view.property(DLQ_REASON).is_some());
     let Some(known) = model.known(view.id) else {
         return Err(Violation::new(NEVER_SENT, format!("message id {:?}", view.id)));
     };

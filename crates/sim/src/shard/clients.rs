@@ -9,8 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use redstart_engine::{
-    AckError, FetchError, HalfOptions, Message, MessageType, Popped, Pulled, QueueId, QueueOffset, Receipt,
-    SendOptions, SendReceipt, Start, TransactionError, fetch,
+    AckError, FetchError, HalfOptions, Job, Message, MessageType, Popped, Pulled, QueueId, QueueOffset,
+    Receipt, SendOptions, SendReceipt, Start, TransactionError, fetch,
 };
 use redstart_server::shard::{
     ChangeError, Now, PopRequest, PullRequest, ReceiveError, Reply, SendFailure, Unavailable,
@@ -467,6 +467,10 @@ impl ShardWorld {
             let (restarts, before) = (self.restarts, self.model.deliveries);
             self.pop(group, Duration::ZERO, Duration::from_secs(10));
             self.settle()?;
+            // A receive that has found something may wait for the disk to read it.
+            if self.jobs.iter().any(|(.., job)| matches!(job, Job::Read { .. })) {
+                continue;
+            }
             let served = self.model.deliveries > before;
             let still = self.restarts == restarts && self.waiting(group) == waiting;
             ensure(!(served && still), SERVED, || {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const LIMIT: usize = 32_767;
 
-/// Properties that are encoded to exactly so many bytes, of which `LARGE` takes nearly all.
+/// Properties that are encoded to exactly this many bytes. The property `LARGE` takes nearly all of them.
 fn sized(bytes: usize) -> String {
     let around = encode_properties([("UNIQ_KEY", "id"), ("TAGS", "a"), ("KEYS", "k"), ("LARGE", "v")]);
     let value = "v".repeat(bytes - around.len() + 1);
@@ -38,15 +38,20 @@ async fn send(client: &mut Client, properties: &str) -> redstart_wire::remoting:
     client.call_with(redstart_wire::remoting::Command { body: "m".into(), ..command }).await
 }
 
-#[tokio::test]
-async fn properties_that_fill_a_record_over_remoting_reach_consumers_of_both_protocols() {
-    let broker = Broker::start().await;
+/// A client of the same shard by way of gRPC.
+async fn over_grpc(broker: &Broker) -> (TempDir, support::Client) {
     let dir = TempDir::new().unwrap();
     let (_checks, asked) = tokio::sync::mpsc::channel(1);
     let grpc = Grpc::bind(support::config(), broker.shard.handle(), asked, dir.path()).await.unwrap();
     let address = grpc.address().unwrap();
     tokio::spawn(grpc.serve(std::future::pending()));
-    let mut new = support::connect(address, "new", "JAVA").await;
+    (dir, support::connect(address, "new", "JAVA").await)
+}
+
+#[tokio::test]
+async fn properties_that_fill_a_record_over_remoting_reach_consumers_of_both_protocols() {
+    let broker = Broker::start().await;
+    let (_dir, mut new) = over_grpc(&broker).await;
     let mut old = broker.with_topic("t", 1).await;
     let (_, none) = support::receive(
         &mut new,
@@ -95,12 +100,7 @@ async fn properties_that_fill_a_record_over_remoting_reach_consumers_of_both_pro
 #[tokio::test]
 async fn over_grpc_what_the_producer_sets_counts_and_what_the_protocol_has_fields_for_does_not() {
     let broker = Broker::start().await;
-    let dir = TempDir::new().unwrap();
-    let (_checks, asked) = tokio::sync::mpsc::channel(1);
-    let grpc = Grpc::bind(support::config(), broker.shard.handle(), asked, dir.path()).await.unwrap();
-    let address = grpc.address().unwrap();
-    tokio::spawn(grpc.serve(std::future::pending()));
-    let mut client = support::connect(address, "new", "JAVA").await;
+    let (_dir, mut client) = over_grpc(&broker).await;
     let _old = broker.with_topic("t", 1).await;
     let bytes = |count: usize| [("name".to_owned(), "v".repeat(count - "name".len()))].into();
     let many = |count: usize| (0..count).map(|n| (format!("p{n}"), "v".to_owned())).collect();

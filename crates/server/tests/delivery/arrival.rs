@@ -3,14 +3,11 @@
 use std::collections::BTreeSet;
 
 use prost::Message as _;
-use redstart_wire::{
-    remoting::{Command, code},
-    v2::ReceiveMessageRequest,
-};
+use redstart_wire::{remoting::code, v2::ReceiveMessageRequest};
 
 use crate::{
-    broker::{Broker, GROUP, INVISIBLE_SECONDS, SOON, TOPIC, until},
-    remoting_support::{Client, messages, request},
+    broker::{Broker, GROUP, INVISIBLE_SECONDS, SOON, TOPIC, pop, until},
+    remoting_support::{Client, messages},
     support::{
         self,
         http2::{
@@ -163,23 +160,6 @@ async fn what_reached_its_consumer_stays_there_when_the_connection_ends() {
     assert_eq!(broker.given_back(), 0);
 }
 
-fn pop() -> Command {
-    let invisible = (INVISIBLE_SECONDS * 1000).to_string();
-    let fields = [
-        ("consumerGroup", GROUP),
-        ("topic", TOPIC),
-        ("queueId", "-1"),
-        ("maxMsgNums", "32"),
-        ("invisibleTime", &invisible),
-        ("pollTime", "1000"),
-        ("bornTime", "0"),
-        ("initMode", "0"),
-        ("exp", "*"),
-        ("expType", "TAG"),
-    ];
-    request(code::POP_MESSAGE, &fields)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pop_whose_answer_is_not_written_gives_its_messages_back() {
     const COUNT: usize = 32;
@@ -189,14 +169,14 @@ async fn a_pop_whose_answer_is_not_written_gives_its_messages_back() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut client = Client::over(socket.connect(broker.remoting).await.unwrap());
-    client.send(pop()).await;
+    client.send(pop(32, 1000)).await;
     client.stream.readable().await.unwrap();
     assert!(broker.in_flight().await > 0, "the messages of the answer");
     drop(client);
     let mut other = Client::connect(broker.remoting).await;
     let mut offsets = BTreeSet::new();
     until("all come again", async || {
-        let answer = other.call_with(pop()).await;
+        let answer = other.call_with(pop(32, 1000)).await;
         for message in messages(&answer).iter().filter(|_| answer.code == code::SUCCESS) {
             assert_eq!(message.reconsume_times, 0);
             assert!(offsets.insert(message.queue_offset));

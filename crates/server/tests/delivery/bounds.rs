@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redstart_wire::remoting::{Command, code};
 
 use crate::{
-    broker::{Broker, GROUP, INVISIBLE_SECONDS, TOPIC, until},
+    broker::{Broker, GROUP, TOPIC, pop, until},
     remoting_support::{Client, messages, request},
     support::{self, id_of, receive_request},
 };
@@ -15,23 +15,6 @@ const BODY: usize = 1 << 20;
 /// The 4.x clients refuse more in one frame.
 const FRAME_MAX: usize = 16 << 20;
 
-fn pop() -> Command {
-    let invisible = (INVISIBLE_SECONDS * 1000).to_string();
-    let fields = [
-        ("consumerGroup", GROUP),
-        ("topic", TOPIC),
-        ("queueId", "-1"),
-        ("maxMsgNums", "32"),
-        ("invisibleTime", &invisible),
-        ("pollTime", "5000"),
-        ("bornTime", "0"),
-        ("initMode", "0"),
-        ("exp", "*"),
-        ("expType", "TAG"),
-    ];
-    request(code::POP_MESSAGE, &fields)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn large_messages_come_with_several_pops_and_their_first_attempts() {
     let broker = Broker::start().await;
@@ -39,7 +22,7 @@ async fn large_messages_come_with_several_pops_and_their_first_attempts() {
     let mut client = Client::connect(broker.remoting).await;
     let mut offsets = BTreeSet::new();
     until("all messages came", async || {
-        let answer = client.call_with(pop()).await;
+        let answer = client.call_with(pop(32, 5000)).await;
         assert_eq!(answer.code, code::SUCCESS, "{:?}", answer.remark);
         assert!(answer.body.len() < FRAME_MAX, "{} bytes", answer.body.len());
         for message in messages(&answer) {

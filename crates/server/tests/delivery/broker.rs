@@ -11,12 +11,13 @@ use redstart_server::{
     remoting::{Config, Remoting},
     shard::{self, Shard},
 };
+use redstart_wire::remoting::{Command, code};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     flaky::{Faults, FlakyStorage},
-    remoting_support::BROKER,
+    remoting_support::{BROKER, request},
     support,
 };
 
@@ -119,4 +120,22 @@ pub async fn until(what: &str, mut met: impl AsyncFnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// A pop of the group by way of Remoting, which waits for so many milliseconds.
+pub fn pop(max: usize, wait: u64) -> Command {
+    let (max, invisible, wait) = (max.to_string(), (INVISIBLE_SECONDS * 1000).to_string(), wait.to_string());
+    let fields = [
+        ("consumerGroup", GROUP),
+        ("topic", TOPIC),
+        ("queueId", "-1"),
+        ("maxMsgNums", &max),
+        ("invisibleTime", &invisible),
+        ("pollTime", &wait),
+        ("bornTime", "0"),
+        ("initMode", "0"),
+        ("exp", "*"),
+        ("expType", "TAG"),
+    ];
+    request(code::POP_MESSAGE, &fields)
 }

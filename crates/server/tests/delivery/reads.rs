@@ -12,7 +12,7 @@ use redstart_wire::{
 use tokio::time::Instant;
 
 use crate::{
-    broker::{Broker, GROUP, INVISIBLE_SECONDS, SOON, TOPIC},
+    broker::{Broker, GROUP, INVISIBLE_SECONDS, SOON, TOPIC, pop},
     remoting_support::{self, Client, messages, request},
     support::{self, code, handle_of, id_of, receive_request, resource},
 };
@@ -109,23 +109,6 @@ async fn grpc_pulls_go_on_at_the_message_that_could_not_be_read() {
     assert!(broker.read_errors() > 0);
 }
 
-fn pop() -> Command {
-    let invisible = (INVISIBLE_SECONDS * 1000).to_string();
-    let fields = [
-        ("consumerGroup", GROUP),
-        ("topic", TOPIC),
-        ("queueId", "-1"),
-        ("maxMsgNums", "8"),
-        ("invisibleTime", &invisible),
-        ("pollTime", "1000"),
-        ("bornTime", "0"),
-        ("initMode", "0"),
-        ("exp", "*"),
-        ("expType", "TAG"),
-    ];
-    request(code::POP_MESSAGE, &fields)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn remoting_pops_bring_every_message_once_with_its_first_attempt_though_reads_fail() {
     let broker = Broker::start().await;
@@ -135,7 +118,7 @@ async fn remoting_pops_bring_every_message_once_with_its_first_attempt_though_re
     let mut ids = BTreeSet::new();
     while ids.len() < MESSAGES {
         trouble.look();
-        let answer = client.call_with(pop()).await;
+        let answer = client.call_with(pop(8, 1000)).await;
         let expected = [code::SUCCESS, code::POLLING_TIMEOUT, code::SYSTEM_ERROR];
         assert!(expected.contains(&answer.code), "{} {:?}", answer.code, answer.remark);
         // The messages stay with this consumer: one that was done unseen never comes.

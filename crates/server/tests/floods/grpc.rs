@@ -97,8 +97,16 @@ async fn unary_answers_beyond_the_window_count() {
         }
         held.push(client);
     }
+    some_are_refused(&mut refused).await;
+    process.check_cost("routes that nobody reads", COST_MAX).await;
+    drop((held, refused));
+    process.serves().await;
+}
+
+/// Waits for a call that is refused because the bytes are spent.
+async fn some_are_refused(codes: &mut tokio::task::JoinSet<Option<Code>>) {
     let found = async {
-        while let Some(code) = refused.join_next().await {
+        while let Some(code) = codes.join_next().await {
             if code.unwrap() == Some(Code::TooManyRequests) {
                 return;
             }
@@ -106,9 +114,6 @@ async fn unary_answers_beyond_the_window_count() {
         panic!("none is refused");
     };
     tokio::time::timeout(SOON, found).await.expect("some are refused when the bytes are spent");
-    process.check_cost("routes that nobody reads", COST_MAX).await;
-    drop((held, refused));
-    process.serves().await;
 }
 
 /// The status of an answer that fits into one frame. Of a larger one nothing is given back to the window.
@@ -143,15 +148,7 @@ async fn whole_requests_whose_streams_do_not_end_count() {
             held.push(body);
         }
     }
-    let found = async {
-        while let Some(code) = refused.join_next().await {
-            if code.unwrap() == Some(Code::TooManyRequests) {
-                return;
-            }
-        }
-        panic!("none is refused");
-    };
-    tokio::time::timeout(SOON, found).await.expect("some are refused when the bytes are spent");
+    some_are_refused(&mut refused).await;
     process.check_cost("whole requests without an end", COST_MAX).await;
     drop((held, refused));
     process.serves().await;

@@ -29,8 +29,8 @@ const VERSION_BEFORE_LITES: u8 = 1;
 /// Had no settings.
 const VERSION_BEFORE_SETTINGS: u8 = 2;
 
-/// A checkpoint that is being encoded. What is small, or changes in place, is encoded at once; the dedup keys, of which
-/// there may be millions, in steps between which requests are served.
+/// A checkpoint that is being encoded. What is small, or changes in place, is encoded at once. There may be millions of dedup
+/// keys: the owner encodes them in steps and serves requests between two steps.
 #[derive(Debug)]
 pub(crate) struct Encoding {
     out: Vec<u8>,

@@ -155,7 +155,7 @@ struct State {
     marked: u64,
     /// Whether the newest record has been synced.
     is_synced: bool,
-    /// The segment of which frames are promised by a record that was synced.
+    /// The segment that the last synced record names as the tail: frames of it are promised.
     promised: Option<u64>,
 }
 

@@ -211,7 +211,7 @@ proptest! {
 
 /// Run by hand: `cargo test --release -p redstart-engine --lib ten_million -- --ignored --nocapture`.
 #[test]
-#[ignore = "takes some seconds and 2 GB"]
+#[ignore = "a measurement that takes some seconds and 2 GB: run by hand with the command above"]
 fn requests_are_stopped_for_a_moment_by_a_checkpoint_of_ten_million_keys() {
     let mut state = State::default();
     let mut key = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835_u128;

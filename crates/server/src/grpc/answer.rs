@@ -203,7 +203,7 @@ impl Answer {
         let Body { mut buffer, grant } = body;
         stream.reserve_capacity(buffer.len());
         if stream.capacity() < buffer.len() {
-            // In a box of its own, so that the calls of which there are many stay small.
+            // Boxed, so that the futures of answers that fit into the window stay small.
             Box::pin(self.write_slowly(stream, &mut buffer)).await?;
         }
         if buffer.is_empty() {

@@ -111,7 +111,7 @@ pub(super) async fn serve(
         "SendMessage" => unary!(service.send_message, call),
         "ReceiveMessage" => receive(&service, call).await,
         "AckMessage" => unary!(service.ack_message, call),
-        // In a box of their own, so that the calls of which there are many stay small.
+        // Boxed, so that the futures of the calls above stay small.
         _ => Box::pin(serve_other(service, method, call)).await,
     }
 }

@@ -37,7 +37,7 @@ impl From<Status> for Rejected {
 /// What the messages of a call are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Bodies, mostly, of which no copy is made.
+    /// Mostly bodies. They are slices of the request and are not copied.
     Bodies,
     Fields,
 }

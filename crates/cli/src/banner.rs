@@ -1,6 +1,8 @@
+//! The lines that `redstart serve` prints when it is ready.
+
 use std::{fmt::Write as _, io::Write as _, net::SocketAddr, path::Path};
 
-/// Where the broker listens, for whoever has started it by hand.
+/// The addresses of the broker, for the operator who has started it.
 #[derive(Debug)]
 pub struct Banner<'a> {
     pub grpc: SocketAddr,
@@ -27,7 +29,7 @@ impl Banner<'_> {
             out,
             "  try: redstart topic create orders         more: README.md, docs/configuration.md"
         );
-        // Whoever started this may not listen any more.
+        // Standard output may be closed.
         drop(std::io::stdout().write_all(out.as_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! `redstart check`: verifies a data directory that no broker uses.
+//! `redstart check`: verifies the data directory of a stopped broker.
 
 use std::{
     fmt::Write as _,
@@ -15,13 +15,13 @@ use redstart_log::{
 
 use crate::stdout;
 
-/// Exit codes: sound, damaged, and could not be looked at.
+/// Exit codes: 0 for sound data, 1 for damage, 2 if the directory could not be checked.
 const DAMAGED: u8 = 1;
 const UNCHECKED: u8 = 2;
 
-/// Reads every byte that has a checksum and says what it found. Changes nothing, unless a loss is to be accepted first.
+/// Reads every byte that has a checksum and prints a report. Changes nothing without `accept_loss`.
 pub fn run(dir: &Path, accept_loss: bool) -> anyhow::Result<ExitCode> {
-    match look(dir, accept_loss) {
+    match inspect(dir, accept_loss) {
         Ok((dir, aside, report)) => {
             let aside: String =
                 aside.iter().map(|name| format!("  {name:<32}put aside as {name}.lost\n")).collect();
@@ -35,7 +35,7 @@ pub fn run(dir: &Path, accept_loss: bool) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn look(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, Report)> {
+fn inspect(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, Report)> {
     let shard = shard_of(dir)?;
     let storage = FsStorage::open(&shard).with_context(|| format!("cannot open {}", shard.display()))?;
     let aside = if accept_loss { check::accept_loss(&storage)? } else { Vec::new() };
@@ -45,7 +45,7 @@ fn look(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, 
     Ok((shard, aside, report))
 }
 
-/// Looks into the indexes, and for those that are missing. That of the newest sealed segment may not have been written yet.
+/// Checks the indexes and reports missing ones. The index of the newest sealed segment may not have been written yet.
 fn check_indexes(storage: &dyn Storage, report: &mut Report) -> anyhow::Result<()> {
     let newest = report.segments.iter().rposition(|segment| segment.sealed);
     for at in 0..report.segments.len() {
@@ -53,7 +53,7 @@ fn check_indexes(storage: &dyn Storage, report: &mut Report) -> anyhow::Result<(
         let file = format!("{:020}.idx", id.0);
         let problem = match index {
             IndexState::Missing if sealed && Some(at) != newest => {
-                let what = "the file is missing; the next start builds the index again".to_owned();
+                let what = "the file is missing; the next start rebuilds the index".to_owned();
                 Problem { file, offset: 0, position: None, what }
             }
             IndexState::Missing | IndexState::Damaged => continue,
@@ -80,7 +80,7 @@ fn check_index(storage: &dyn Storage, id: SegmentId) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The directory of the log: inside the data directory, or named itself. Nothing is made where there is none.
+/// The directory of the log: `shard-0` in the data directory, or the given directory itself. Creates nothing.
 fn shard_of(dir: &Path) -> anyhow::Result<PathBuf> {
     if !dir.is_dir() {
         bail!("{} is not a directory", dir.display());
@@ -93,7 +93,7 @@ fn shard_of(dir: &Path) -> anyhow::Result<PathBuf> {
     let is_segment = |name: &str| name.len() == 24 && name.ends_with(".log");
     let mut names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     if !names.any(|name| is_segment(&name)) {
-        bail!("{} holds no data of a broker: name the directory that `data_dir` names", dir.display());
+        bail!("{} contains no data of a broker: give the directory of the setting `data_dir`", dir.display());
     }
     Ok(dir.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `redstart health`: asks a running broker whether it serves. For containers, whose image has no other tool.
+//! `redstart health`: asks a running broker whether it is ready. The container image has no other tool for that.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -19,13 +19,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let address = SocketAddr::new(reachable(config.listen), config.http_port);
     let status = ask(address).with_context(|| format!("no answer from {address}"))?;
     if status != "200" {
-        bail!("not ready: {address} answers {status}");
+        bail!("not ready: {address} answered {status}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where to reach what listens on all addresses.
-fn reachable(listen: IpAddr) -> IpAddr {
+/// The address to dial for a server that listens on `listen`, which may be "all addresses".
+pub fn reachable(listen: IpAddr) -> IpAddr {
     match listen {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
@@ -33,7 +33,7 @@ fn reachable(listen: IpAddr) -> IpAddr {
     }
 }
 
-/// The status of the answer.
+/// The HTTP status of `/readyz`.
 fn ask(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -43,7 +43,7 @@ fn ask(address: SocketAddr) -> anyhow::Result<String> {
     )?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
-        // What was read before is enough.
+        // The status line was read before the reset.
         Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
         read => drop(read?),
     }
@@ -51,6 +51,6 @@ fn ask(address: SocketAddr) -> anyhow::Result<String> {
     let mut words = line.split_whitespace();
     match (words.next(), words.next()) {
         (Some(version), Some(status)) if version.starts_with("HTTP/1.") => Ok(status.to_owned()),
-        _ => bail!("this is no HTTP"),
+        _ => bail!("the answer is not HTTP"),
     }
 }

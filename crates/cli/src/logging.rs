@@ -1,4 +1,4 @@
-//! The log: structured lines on stderr.
+//! The log on stderr.
 
 use std::io::IsTerminal as _;
 
@@ -9,14 +9,15 @@ use crate::config::{Config, LogFormat};
 
 const VARIABLE: &str = "RUST_LOG";
 
-/// Begins to log. `RUST_LOG` comes before the setting, because it is how one looks into a single start.
+/// Starts logging. `RUST_LOG` overrides the setting, to debug a single run without a change of the configuration.
 pub fn start(config: &Config) -> anyhow::Result<()> {
     let (levels, named) = match std::env::var(VARIABLE) {
         Ok(levels) if !levels.is_empty() => (levels, VARIABLE),
         _ => (config.log.clone(), "log"),
     };
-    let filter =
-        EnvFilter::builder().parse(&levels).with_context(|| format!("`{named}` is {levels:?}, no levels"))?;
+    let filter = EnvFilter::builder()
+        .parse(&levels)
+        .with_context(|| format!("`{named}` is {levels:?}, which are not log levels"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),

@@ -1,19 +1,21 @@
+//! The HTTP pages: health and metrics.
+
 use std::net::SocketAddr;
 
 use redstart_server::{
     Resources,
     http::{self, Health, Http, Metrics, Router, Sources, Stage},
-    statistics::Live,
+    statistics::LiveCount,
 };
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{config::Config, startup};
 
-/// What operators read over HTTP, from before the broker is open until after it is closed.
+/// The HTTP server. It runs from before the shard is opened until after it is closed.
 #[derive(Debug)]
 pub struct Pages {
     address: SocketAddr,
-    connections: Live,
+    connections: LiveCount,
     health: Health,
     metrics: Metrics,
     stop: watch::Sender<bool>,
@@ -39,11 +41,11 @@ impl Pages {
         self.address
     }
 
-    pub fn connections(&self) -> Live {
+    pub fn connections(&self) -> LiveCount {
         self.connections.clone()
     }
 
-    /// Every port accepts.
+    /// All ports accept connections.
     pub fn serving(&self, sources: Sources) {
         self.health.watch(sources.shard.clone());
         self.metrics.attach(sources);
@@ -57,7 +59,7 @@ impl Pages {
 
     pub async fn close(self) {
         self.stop.send_replace(true);
-        // It ends with that, or has panicked and said so.
+        // An error here is a panic, which was logged already.
         drop(self.serving.await);
     }
 }

@@ -1,3 +1,5 @@
+//! `redstart serve`: opens the shard, starts the front ends, and stops them in order.
+
 use std::{
     net::SocketAddr,
     path::Path,
@@ -7,18 +9,20 @@ use std::{
 };
 
 use anyhow::Context;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    ByteBudget, Resources,
+    Access, ByteBudget, Resources,
     grpc::{self, Grpc},
     http::Sources,
-    listen::{Connections, FileBudget},
+    listen::{Connections, FileLimits},
     remoting::{self, Remoting},
     scrub,
     shard::{self, Flush, Opened, Shard},
     tls::CertificateFiles,
 };
+use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -27,16 +31,18 @@ use tokio::{
 use crate::{
     banner::Banner,
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
-    logging,
+    credentials, logging,
     pages::Pages,
     startup,
 };
 
-/// How often a running broker looks whether its shard has failed.
+/// How often the main task checks whether the shard has failed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Calls under way get this long to end when the broker stops. Remoting connections end on their own before that.
+/// How long calls in flight may take to finish when the broker stops. Remoting connections close before that.
 const GRACE: Duration = Duration::from_secs(3);
-/// Transactions that wait to be asked about.
+/// The user that the first start makes.
+const ADMIN: &str = "admin";
+/// Capacity of the queue of transaction checks.
 const CHECKS_MAX: usize = 4096;
 
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -47,24 +53,51 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     log_configuration(&loaded);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
-    let files = FileBudget::of_process();
+    let files = FileLimits::of_process();
     tracing::info!(files = files.total, log_files = files.log, connections = files.connections, "limits");
     let resources = Resources {
         connections: Connections::new(files.connections),
         bytes: ByteBudget::new(config.network_bytes_max),
+        access: if config.auth { Access::on(&config.cluster_name) } else { Access::off() },
     };
-    // First of all: whoever watches the start sees that it goes on.
+    // Before the shard is opened, which may take long: health checks see that the process is alive.
     let pages = runtime.block_on(Pages::open(config, &resources))?;
     let shard = open(config, files, checks)?;
+    if config.auth {
+        runtime.block_on(administrator(config, &resources.access, &shard))?;
+    }
     runtime.block_on(serve(config, &resources, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
-    shard.stop().context("the shard failed; start again to recover")?;
+    shard.stop().context("the shard failed; restart the broker to recover")?;
     tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is not as it is by default.
+/// Makes the administrator if there is no super user yet: without one nobody could make any.
+async fn administrator(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
+    access.load(&shard.handle()).await?;
+    if access.has_super_user() {
+        return Ok(());
+    }
+    let given = config.admin_secret_file.as_deref().map(credentials::read).transpose()?;
+    let secret = given.clone().map_or_else(random_secret, Ok)?;
+    access.make_super_user(&shard.handle(), ADMIN, &secret).await?;
+    tracing::info!(user = ADMIN, "the administrator was made");
+    if given.is_none() {
+        // Here and nowhere else: no log holds it.
+        println!("administrator: user {ADMIN}, secret {secret} (it is shown this once)");
+    }
+    Ok(())
+}
+
+fn random_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 24];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Logs the settings that differ from their defaults.
 fn log_configuration(loaded: &Loaded) {
     let given = SETTINGS.iter().map(|setting| (setting, loaded.values.of(setting)));
     let changed: Vec<String> = given
@@ -75,7 +108,7 @@ fn log_configuration(loaded: &Loaded) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %file, changed = changed.join(" "), "starting");
 }
 
-fn open(config: &Config, files: FileBudget, checks: shard::CheckSink) -> anyhow::Result<Shard> {
+fn open(config: &Config, files: FileLimits, checks: shard::CheckSink) -> anyhow::Result<Shard> {
     let started = Instant::now();
     let dir = config.data_dir.join("shard-0");
     let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
@@ -92,7 +125,7 @@ fn open(config: &Config, files: FileBudget, checks: shard::CheckSink) -> anyhow:
     }
     if log.damaged_manifest {
         tracing::warn!(
-            "the manifest was damaged and is made again; data that went missing before is not noticed"
+            "the manifest was damaged and has been rebuilt; files that were missing before are not detected"
         );
     }
     tracing::info!(
@@ -117,8 +150,7 @@ fn shard_config(config: &Config, checks: shard::CheckSink) -> shard::Config {
 }
 
 fn engine_config(config: &Config) -> EngineConfig {
-    let mut engine = EngineConfig::default();
-    engine.delay_levels.clone_from(&config.message_delay_levels);
+    let mut engine = EngineConfig { new_groups_from: config.new_groups_from, ..EngineConfig::default() };
     engine.limits.body_bytes_max = config.message_bytes_max;
     engine.limits.batch_bytes_max = engine.limits.batch_bytes_max.max(config.message_bytes_max);
     engine.retention.keep = config.retention;
@@ -171,26 +203,26 @@ async fn serve(
     let remoting = Remoting::bind(remoting_config, shard.handle(), &config.data_dir)
         .await
         .map_err(|error| startup::remoting(&error, config))?;
-    remoting.look_elsewhere(Arc::new(grpc.commands()));
-    grpc.look_for_pullers(Arc::new(remoting.view()));
+    remoting.set_other_protocol(Arc::new(grpc.commands()));
+    grpc.set_pull_consumers(Arc::new(remoting.monitor()));
     tokio::spawn(remoting.route_checks(checks, grpc_checks));
-    // Ends with the shard.
+    // The task ends when the shard stops.
     let scrub = (config.scrub_rate > 0).then(|| tokio::spawn(scrub::run(shard.handle(), config.scrub_rate)));
-    // Before anybody is told that it is ready: who then says stop is heard.
+    // Before the broker reports that it is ready: a signal that follows must not be lost.
     let signals = Signals::listen()?;
     let (namesrv, broker) = remoting.addresses()?;
     let grpc_at = grpc.address()?;
     let sources = Sources {
         shard: shard.handle(),
-        grpc: Some(grpc.view()),
-        remoting: Some(remoting.view()),
+        grpc: Some(grpc.monitor()),
+        remoting: Some(remoting.monitor()),
         http: Some(pages.connections()),
     };
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
     let mut ended = stopped;
     let grpc = grpc.serve(async move {
-        // The sender outlives this.
+        // Cannot fail: the sender outlives this task.
         drop(ended.changed().await);
     });
     let grpc = tokio::spawn(grpc);
@@ -200,13 +232,13 @@ async fn serve(
     Banner { grpc: grpc_at, namesrv, broker, http, data: &config.data_dir }.print();
     let why = signals.wait(shard).await;
     tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
-    // Before anybody is cut off: who sends clients here is told first.
+    // Readiness fails first, so that load balancers stop sending clients before connections are closed.
     pages.stopping();
-    stop.send(true).context("the front ends have ended")?;
+    stop.send(true).context("the front ends have stopped")?;
     let remoting_ends = remoting.abort_handle();
     let ended = async { tokio::join!(grpc, remoting) };
     if tokio::time::timeout(GRACE, ended).await.is_err() {
-        tracing::info!("some calls did not end in time and are cut off");
+        tracing::info!("some calls did not finish in time and are aborted");
     }
     remoting_ends.abort();
     if let Some(scrub) = scrub {
@@ -216,7 +248,7 @@ async fn serve(
     Ok(())
 }
 
-/// With a port: of a host alone gRPC clients could not tell it.
+/// The advertised address with a port, which gRPC clients need. The default is the gRPC port.
 fn advertised(config: &Config) -> Option<String> {
     let address = config.advertise.as_deref()?;
     let port = config.grpc_port;
@@ -244,7 +276,7 @@ impl Signals {
         Ok(Signals { interrupt: to(SignalKind::interrupt())?, terminate: to(SignalKind::terminate())? })
     }
 
-    /// Until one comes, or the shard has failed; says which.
+    /// Waits for a signal or a failure of the shard; returns which of them it was.
     async fn wait(mut self, shard: &Shard) -> &'static str {
         let mut watch = tokio::time::interval(WATCH_INTERVAL);
         loop {
@@ -264,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_advertised_host_gets_the_port() {
+    fn an_advertised_host_without_a_port_gets_the_grpc_port() {
         let mut config = Config::of(&config::Values::default()).unwrap();
         for (given, expected) in [
             ("10.0.0.1", "10.0.0.1:8081"),

@@ -1,8 +1,8 @@
-//! Names that somebody may have meant.
+//! Suggestions for misspelt names.
 
 const SHOWN_MAX: usize = 3;
 
-/// The names closest to what was typed, if any is close: a few letters apart, or one within the other.
+/// The names closest to the typed one: a few letters apart, or one contained in the other.
 pub fn similar<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let typed = typed.to_lowercase();
     let mut close: Vec<(usize, &str)> = names
@@ -11,8 +11,8 @@ pub fn similar<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec
             let lower = name.to_lowercase();
             let within =
                 typed.len() >= 3 && (lower.contains(&typed) || typed.contains(&lower) && lower.len() >= 3);
-            let distance = || within.then(|| strsim::osa_distance(&typed, &lower));
-            Some((slip(&typed, &lower).or_else(distance)?, name))
+            let contained = || within.then(|| strsim::osa_distance(&typed, &lower));
+            Some((distance(&typed, &lower).or_else(contained)?, name))
         })
         .collect();
     close.sort_unstable();
@@ -20,15 +20,15 @@ pub fn similar<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec
     close.into_iter().map(|(_, name)| name).collect()
 }
 
-/// The name nearest to what was typed, when it is near enough to be a slip.
+/// The closest name, if it differs by a few letters only.
 pub fn closest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
-    let near = |name: &'a str| Some((slip(&typed, &name.to_lowercase())?, name));
+    let near = |name: &'a str| Some((distance(&typed, &name.to_lowercase())?, name));
     names.into_iter().filter_map(near).filter(|_| typed.chars().count() > 1).min().map(|(_, name)| name)
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour, if they are few.
-fn slip(typed: &str, name: &str) -> Option<usize> {
+/// The number of letters to insert, delete, replace or transpose, if it is small.
+fn distance(typed: &str, name: &str) -> Option<usize> {
     let limit = (typed.chars().count() / 3).clamp(1, 4);
     Some(strsim::osa_distance(typed, name)).filter(|distance| *distance <= limit)
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typing_errors_find_what_was_meant() {
+    fn similar_names_are_found() {
         let names = ["orders", "orders-eu", "payments", "audit"];
         for (typed, meant) in [
             ("ordres", vec!["orders"]),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_understood_and_other_words_are_not() {
+    fn only_a_misspelt_name_has_a_closest_one() {
         let known = ["updateTopic", "topicList", "deleteTopic"];
         assert_eq!(closest("updateTopics", known), Some("updateTopic"));
         assert_eq!(closest("listTopic", known), None);

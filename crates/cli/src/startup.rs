@@ -1,4 +1,4 @@
-//! Why the broker did not start, in one line that says what to do.
+//! Errors of the start as one line that says what is wrong and what to do.
 
 use std::{
     io::{Error as IoError, ErrorKind},
@@ -12,7 +12,7 @@ use redstart_server::{grpc, http, remoting, shard, tls::TlsError};
 
 use crate::config::{Config, Setting};
 
-/// How to give a setting, as the end of an advice.
+/// The ways to set a setting, for the end of a sentence.
 fn ways(key: &str) -> String {
     Setting::named(key).map(Setting::ways).unwrap_or_default()
 }
@@ -21,9 +21,11 @@ pub fn grpc(error: &grpc::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         grpc::StartError::Listen { address, source } => listening(*address, source, config),
         grpc::StartError::Tls(error) => tls(error, config),
-        grpc::StartError::Key(source) => {
-            beside_data(&format!("the key of receipt handles: {source}"), source.kind(), &config.data_dir)
-        }
+        grpc::StartError::Key(source) => data_file(
+            &format!("cannot read the key of receipt handles: {source}"),
+            source.kind(),
+            &config.data_dir,
+        ),
     })
 }
 
@@ -35,14 +37,16 @@ pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error 
     anyhow::Error::msg(match error {
         remoting::StartError::Listen { address, source, .. } => listening(*address, source, config),
         remoting::StartError::Tls(error) => tls(error, config),
-        remoting::StartError::Names(source) => {
-            beside_data(&format!("the name service's values: {source}"), source.kind(), &config.data_dir)
-        }
+        remoting::StartError::Names(source) => data_file(
+            &format!("cannot read the name service's values: {source}"),
+            source.kind(),
+            &config.data_dir,
+        ),
         remoting::StartError::Settings(_) => error.to_string(),
     })
 }
 
-/// A port that cannot be had. Which setting it is, the number tells: no two are the same.
+/// A port cannot be bound. Its number tells the setting, because all ports are different.
 fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     let (port, at) = (address.port(), address.ip());
     let key = match port {
@@ -53,15 +57,15 @@ fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     };
     match error.kind() {
         ErrorKind::AddrInUse => format!(
-            "port {port} of {at} is taken: stop the process that has it, or give another port with {}",
+            "port {port} of {at} is in use: stop the process that uses it, or choose another port with {}",
             ways(key)
         ),
         ErrorKind::AddrNotAvailable => format!(
-            "{at} is no address of this machine: give one that is, or 0.0.0.0 for all, with {}",
+            "{at} is not an address of this machine: choose one, or 0.0.0.0 for all, with {}",
             ways("listen")
         ),
         ErrorKind::PermissionDenied => format!(
-            "no permission to listen on port {port}: give one from 1024 on with {}, or the process CAP_NET_BIND_SERVICE",
+            "no permission to listen on port {port}: choose a port from 1024 on with {}, or give the process CAP_NET_BIND_SERVICE",
             ways(key)
         ),
         _ => format!("cannot listen on {address}: {error}: check {} and {}", ways(key), ways("listen")),
@@ -74,17 +78,17 @@ fn tls(error: &TlsError, config: &Config) -> String {
             format!("TLS: {error}: check {} and {}", ways("tls_cert"), ways("tls_key"))
         }
         (None, TlsError::Io { source, .. }) => {
-            beside_data(&format!("TLS: {error}"), source.kind(), &config.data_dir)
+            data_file(&format!("TLS: {error}"), source.kind(), &config.data_dir)
         }
         (None, _) => format!(
-            "TLS: {error}: remove tls.crt and tls.key from {}, and new ones are made",
+            "TLS: {error}: remove tls.crt and tls.key from {} to have new ones created",
             config.data_dir.display()
         ),
     }
 }
 
-/// A file of the data directory, outside the shard's.
-fn beside_data(what: &str, kind: ErrorKind, dir: &Path) -> String {
+/// A file of the data directory that does not belong to the shard.
+fn data_file(what: &str, kind: ErrorKind, dir: &Path) -> String {
     match kind {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => no_permission(dir),
         _ => format!("{what} (in {})", dir.display()),
@@ -93,14 +97,14 @@ fn beside_data(what: &str, kind: ErrorKind, dir: &Path) -> String {
 
 fn no_permission(dir: &Path) -> String {
     format!(
-        "no permission to write in {}: let user {} write there, or give another directory with {}",
+        "no permission to write to {}: grant it to user {}, or choose another directory with {}",
         dir.display(),
         rustix::process::geteuid().as_raw(),
         ways("data_dir")
     )
 }
 
-/// The shard's directory cannot be had.
+/// The directory of the shard cannot be opened.
 pub fn directory(error: &IoError, dir: &Path) -> anyhow::Error {
     anyhow::Error::msg(match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => no_permission(dir),
@@ -112,9 +116,14 @@ pub fn shard(error: &shard::StartError, dir: &Path) -> anyhow::Error {
     use shard::StartError;
     anyhow::Error::msg(match error {
         StartError::Log(error) | StartError::Engine(OpenError::Log(error)) => log(error, dir),
+        StartError::Engine(error) if error.is_newer() => format!(
+            "{}: {error}: start that release, or give another directory with {}",
+            dir.display(),
+            ways("data_dir")
+        ),
         StartError::Engine(error) => damaged(&error.to_string(), dir),
         StartError::Thread(error) => {
-            format!("cannot start a thread: {error}: look at the limits of the process")
+            format!("cannot start a thread: {error}: check the limits of the process")
         }
     })
 }
@@ -122,10 +131,10 @@ pub fn shard(error: &shard::StartError, dir: &Path) -> anyhow::Error {
 fn log(error: &LogError, dir: &Path) -> String {
     match error {
         LogError::Locked { .. } => {
-            format!("{error}: stop it, or give another directory with {}", ways("data_dir"))
+            format!("{error}: stop it, or choose another directory with {}", ways("data_dir"))
         }
         LogError::UnknownVersion { file, found, known } if found > known => format!(
-            "{}: a newer release wrote it (format {found}, this one knows {known}): start that release, or give another directory with {}",
+            "{}: written by a newer release (format {found}, this release knows {known}): start that release, or choose another directory with {}",
             dir.join(file).display(),
             ways("data_dir")
         ),
@@ -133,13 +142,13 @@ fn log(error: &LogError, dir: &Path) -> String {
         LogError::Missing { .. } => {
             let data = dir.parent().unwrap_or(dir).display();
             format!(
-                "{}: {error}: put the file back or restore a backup; `redstart check --accept-loss {data}` goes on without it",
+                "{}: {error}: put the file back or restore a backup; `redstart check --accept-loss {data}` continues without it",
                 dir.display()
             )
         }
         LogError::NoSpace(_) => {
             format!(
-                "{error}: make room on the volume of {}, or give another directory with {}",
+                "{error}: free space on the volume of {}, or choose another directory with {}",
                 dir.display(),
                 ways("data_dir")
             )
@@ -152,5 +161,5 @@ fn log(error: &LogError, dir: &Path) -> String {
 
 fn damaged(what: &str, dir: &Path) -> String {
     let data = dir.parent().unwrap_or(dir).display();
-    format!("{}: {what}: `redstart check {data}` names all damage; restore a backup", dir.display())
+    format!("{}: {what}: `redstart check {data}` lists all damage; restore a backup", dir.display())
 }

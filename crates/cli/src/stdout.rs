@@ -1,4 +1,4 @@
-//! What commands say on the standard output. Whoever reads it may have had enough, as `head` has: nothing went wrong then.
+//! Writes to standard output. A closed pipe, as with `head`, is not an error.
 
 use std::io::{self, Write};
 

@@ -8,7 +8,7 @@ use admin_support::{Running, Server, finish};
 use redstart_client::admin::{OutgoingMessage, TRACE_TOPIC};
 use serde_json::json;
 
-const NOTHING_DONE: &str = "nothing is done without --yes";
+const NOTHING_DONE: &str = "nothing was done";
 
 #[test]
 fn topics_are_created_changed_shown_and_deleted() {
@@ -25,7 +25,10 @@ fn topics_are_created_changed_shown_and_deleted() {
     assert_eq!(created, expected);
 
     let again = server.run(&["topic", "create", "orders"]).refused();
-    assert!(again.contains("already; change it with: redstart topic update orders"), "{again}");
+    assert!(
+        again.contains("exists already on broker-a; change it with: redstart topic update orders"),
+        "{again}"
+    );
     server.send("orders", "one", &["--group", "customer-7"]);
     let list = server.run(&["topic", "list"]).ok();
     let expected = concat!(
@@ -46,7 +49,7 @@ fn topics_are_created_changed_shown_and_deleted() {
     );
     assert_eq!(shown["queues"].as_array().unwrap().len(), 6);
     let text = server.run(&["topic", "show", "orders"]).ok();
-    assert!(text.contains("permission  r\n") && text.contains("no group has read it"), "{text}");
+    assert!(text.contains("permission  r\n") && text.contains("no group has consumed it"), "{text}");
     let nothing = server.run(&["topic", "update", "orders"]).refused();
     assert!(nothing.starts_with("nothing to change"), "{nothing}");
 
@@ -72,7 +75,7 @@ fn every_type_of_topic_can_be_created_and_a_wrong_one_is_named() {
     }
     for name in ["%RETRY%g", "%DLQ%g", "rmq_sys_x", "TBW102"] {
         let reserved = server.run(&["topic", "create", name]).refused();
-        assert!(reserved.contains("the broker's own"), "{name}: {reserved}");
+        assert!(reserved.contains("is reserved"), "{name}: {reserved}");
     }
     let wrong = server.run(&["topic", "create", "t", "--type", "fast"]);
     assert_eq!(wrong.code, Some(2));
@@ -103,11 +106,20 @@ fn groups_are_created_changed_shown_and_deleted() {
     });
     assert_eq!(changed, expected);
     server.run(&["group", "update", "billing", "--ordered", "false", "--enabled", "true"]).ok();
+    let unset = server.run(&["group", "show", "billing"]).ok();
+    assert!(unset.contains("starts from   server default\n"), "{unset}");
+    server.run(&["group", "update", "billing", "--from", "earliest"]).ok();
+    server.run(&["group", "create", "audit", "--from", "latest"]).ok();
+    assert_eq!(server.json(&["group", "show", "audit"])["from"], "latest");
+    let wrong = server.run(&["group", "create", "other", "--from", "noon"]);
+    assert!(wrong.err.contains("earliest"), "{}", wrong.err);
+    server.run(&["group", "delete", "audit", "--yes"]).ok();
 
     let offline = server.run(&["group", "show", "billing"]).ok();
-    assert!(offline.contains("retry delays  1s 1m\n"), "{offline}");
+    assert!(offline.contains("retry delays  1s 1m\nstarts from   earliest\n"), "{offline}");
     assert!(
-        offline.contains("no consumer is online") && offline.contains("it has read no topic yet"),
+        offline.contains("no consumer is online")
+            && offline.contains("the group has not consumed from any topic yet"),
         "{offline}"
     );
     let _online = server.consumer("billing", "orders");
@@ -134,7 +146,7 @@ fn groups_are_created_changed_shown_and_deleted() {
     assert!(server.run(&["topic", "show", "orders"]).ok().contains("GROUP    LAG\nbilling    1\n"));
 
     let kept = server.run(&["group", "delete", "billing"]).refused();
-    let what = "this would delete consumer group billing (1 consumer online) on broker-a with its progress (1 message not consumed) and 0 dead letters";
+    let what = "this would delete consumer group billing (1 consumer online) on broker-a with its offsets (1 message not consumed) and 0 dead letters";
     assert!(kept.starts_with(what) && kept.contains(NOTHING_DONE), "{kept}");
     server.run(&["group", "show", "billing"]).ok();
     drop(_online);
@@ -203,9 +215,9 @@ fn a_message_must_fit_its_topic() {
         server.run(&["topic", "create", topic, "--type", kind, "--queues", "2"]).ok();
     }
     let why = server.run(&["message", "send", "fifo", "--body", "x"]).refused();
-    assert_eq!(why, "topic fifo is of type FIFO: its messages need --group");
+    assert_eq!(why, "topic fifo has type FIFO: its messages need --group");
     let why = server.run(&["message", "send", "orders", "--body", "x", "--delay", "1h"]).refused();
-    assert_eq!(why, "topic orders is of type NORMAL: a delayed message goes to topics of type DELAY");
+    assert_eq!(why, "topic orders has type NORMAL: a delayed message needs a topic of type DELAY");
     let why = server.run(&["message", "send", "ordres", "--body", "x"]).refused();
     assert_eq!(why, "there is no topic ordres; did you mean orders?");
     let queues: Vec<_> = (0..3)
@@ -227,7 +239,7 @@ fn tail_prints_in_order_and_moves_no_offset() {
     server.run(&["topic", "create", "orders", "--queues", "3"]).ok();
     let empty = server.run(&["message", "tail", "orders"]);
     assert_eq!((empty.code, empty.out.as_str()), (Some(0), ""));
-    assert_eq!(empty.err, "no message in topic orders fits\n");
+    assert_eq!(empty.err, "no matching messages in topic orders\n");
     for n in 0..12 {
         let tag = if n % 2 == 0 { "even" } else { "odd" };
         server.send("orders", &n.to_string(), &["--tag", tag, "--property", &format!("n={n}")]);
@@ -248,7 +260,7 @@ fn tail_prints_in_order_and_moves_no_offset() {
     assert_eq!(bodies(&["--sql", "n BETWEEN 3 AND 4"]), [3, 4]);
     assert_eq!(bodies(&["--from", "latest"]), [0_u32; 0]);
     let groups = server.json(&["group", "list"]);
-    assert_eq!(groups["groups"], json!([]), "nobody has read anything");
+    assert_eq!(groups["groups"], json!([]), "tail creates no group");
 
     let mut command =
         server.command(&["message", "tail", "orders", "--follow", "--from", "earliest", "--limit", "14"]);
@@ -298,7 +310,7 @@ fn offsets_are_shown_and_moved() {
     server.run(&["topic", "create", "orders", "--queues", "1"]).ok();
     server.run(&["group", "create", "billing"]).ok();
     let none = server.run(&["offset", "show", "billing"]).ok();
-    assert_eq!(none, "consumer group billing has read no topic yet\n");
+    assert_eq!(none, "consumer group billing has not consumed from any topic yet\n");
     for n in 0..5 {
         server.send("orders", &n.to_string(), &[]);
     }
@@ -313,21 +325,23 @@ fn offsets_are_shown_and_moved() {
     standing(3);
     let text = server.run(&["offset", "show", "billing"]).ok();
     assert!(
-        text.starts_with("TOPIC   BROKER    QUEUE  CONSUMED  NEXT  LAG  IN FLIGHT  LAST CONSUMED (UTC)\n"),
+        text.starts_with("TOPIC   BROKER    QUEUE  CONSUMED  NEXT  LAG  IN FLIGHT  LAST CONSUMED\n"),
         "{text}"
     );
-    assert!(text.ends_with("\nlag of billing in all: 2\n"), "{text}");
+    assert!(text.ends_with("\ntotal lag of billing: 2\n"), "{text}");
 
     let reset = |to: &str, more: &[&str]| {
         server.run(&[&["offset", "reset", "billing", "--topic", "orders", "--to", to], more].concat())
     };
     let kept = reset("earliest", &[]).refused();
-    let what = "this would move consumer group billing in 1 queue of topic orders to the beginning: 3 messages come again";
+    let what = "this would move consumer group billing in 1 queue of topic orders to the beginning: 3 messages are delivered again";
     assert!(kept.starts_with(what) && kept.contains(NOTHING_DONE), "{kept}");
     standing(3);
     let moved = reset("earliest", &["--yes"]).ok();
     assert!(
-        moved.starts_with("consumer group billing moved in topic orders; passed over: 0, to come again: 3\n"),
+        moved.starts_with(
+            "consumer group billing moved in topic orders; skipped: 0, delivered again: 3, to consume: 5\n"
+        ),
         "{moved}"
     );
     assert!(moved.ends_with("BROKER    QUEUE  FROM  TO\nbroker-a      0     3   0\n"), "{moved}");
@@ -346,6 +360,13 @@ fn offsets_are_shown_and_moved() {
         server.run(&["offset", "reset", "billing", "-t", "odrers", "--to", "latest", "-y"]).refused();
     assert_eq!(unknown, "there is no topic odrers; did you mean orders?");
     standing(0);
+
+    server.run(&["group", "create", "audit"]).ok();
+    let plan = server.run(&["offset", "reset", "audit", "-t", "orders", "--to", "earliest"]).refused();
+    assert!(plan.contains("it has no offset yet, 5 messages to consume from there"), "{plan}");
+    let moved = server.json(&["offset", "reset", "audit", "-t", "orders", "--to", "earliest", "-y"]);
+    assert_eq!((&moved["again"], &moved["remaining"]), (&json!(0), &json!(5)));
+    assert_eq!(moved["queues"][0]["from"], json!(null));
 }
 
 #[test]
@@ -373,7 +394,7 @@ fn dead_letters_are_listed_shown_and_sent_again() {
         server
             .run(&["dlq", "list"])
             .ok()
-            .starts_with("GROUP    DEAD LETTERS  LAST (UTC)\nbilling             3  2")
+            .starts_with("GROUP    DEAD LETTERS  LAST\nbilling             3  2")
     );
     let shown = server.json(&["dlq", "show", "billing", "--limit", "2"]);
     let letters = shown["deadLetters"].as_array().unwrap();
@@ -405,7 +426,7 @@ fn dead_letters_are_listed_shown_and_sent_again() {
     assert_eq!(newest["properties"].get("DLQ_ORIGIN_TOPIC"), None);
     assert_eq!(newest["retries"], 0);
     let none = server.run(&["dlq", "resend", "billing", "--topic", "elsewhere", "--yes"]).ok();
-    assert_eq!(none, "no dead letter of consumer group billing to send again\n");
+    assert_eq!(none, "consumer group billing has no dead letters to send again\n");
 }
 
 #[test]
@@ -439,6 +460,69 @@ fn the_server_is_named_by_flag_or_environment() {
     list(&[], &["-n", &format!("{nowhere};{}", server.names)]).ok();
     let why = list(&[("NAMESRV_ADDR", nowhere)], &[]).refused();
     assert_eq!(why, "no broker at 127.0.0.1:1 (connection refused); is it running? Try: redstart serve");
+}
+
+#[test]
+fn output_has_a_form_and_times_a_zone() {
+    let server = Server::start();
+    server.run(&["topic", "create", "orders", "--queues", "1"]).ok();
+    let id = server.send("orders", "one", &[]);
+    let wide = server.run(&["topic", "list", "-o", "wide"]).ok();
+    assert!(wide.contains("BROKERS   ATTRIBUTES\n"), "{wide}");
+    let json = server.run(&["topic", "-o", "json", "list"]).json();
+    assert_eq!(json, server.json(&["topic", "list"]));
+    assert_eq!(server.run(&["topic", "list", "-o", "table", "--json"]).code, Some(2));
+    let line = server.run(&["message", "tail", "orders", "--time", "relative"]).ok();
+    assert!(line.contains(" ago broker-a/0@0 "), "{line}");
+    let line = server.run(&["message", "tail", "orders", "-o", "wide", "--time", "utc"]).ok();
+    assert!(line.contains("Z broker-a/0@0 ") && line.contains(" born="), "{line}");
+    let mut command = server.command(&["message", "get", &id, "--time", "local"]);
+    let text = finish(command.env("TZ", "Asia/Tokyo"), b"").ok();
+    assert!(text.lines().any(|line| line.starts_with("stored") && line.contains("+09:00 at ")), "{text}");
+}
+
+#[test]
+fn errors_are_json_where_the_output_is() {
+    let server = Server::start();
+    server.run(&["topic", "create", "orders"]).ok();
+    let failed = |arguments: &[&str]| {
+        let done = server.run(arguments);
+        assert_eq!((done.out.as_str(), done.err.lines().count()), ("", 1), "{}", done.err);
+        let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
+        (done.code.unwrap(), error)
+    };
+    let (code, error) = failed(&["topic", "show", "ordres", "--json"]);
+    let expected = json!({
+        "code": "unknownTopic", "message": "there is no topic ordres", "hint": "did you mean orders?"
+    });
+    assert_eq!((code, error), (1, expected));
+    let (code, error) = failed(&["topic", "delete", "orders", "-o", "json"]);
+    assert_eq!((code, &error["code"]), (1, &json!("notConfirmed")));
+    let (code, error) = failed(&["topic", "create", "t", "--type", "fast", "--json"]);
+    assert_eq!((code, &error["code"]), (2, &json!("usage")));
+    assert!(error["message"].as_str().unwrap().contains("'fast'"), "{error}");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_redstart"));
+    let done = finish(command.args(["config", "--json", "--flush", "now"]), b"");
+    let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
+    assert_eq!((done.code, &error["code"]), (Some(1), &json!("configuration")));
+}
+
+#[test]
+fn an_unknown_command_suggests_the_right_one() {
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_redstart"));
+        let done = finish(command.args(words), b"");
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        done.err
+    };
+    assert!(run(&["topci", "list"]).contains("'topic'"));
+    assert!(run(&["topic", "lst"]).contains("'list'"));
+    assert!(run(&["topic"]).contains("create"));
+    let acls = run(&["acl"]);
+    assert!(acls.contains("redstart mqadmin ") && acls.contains("listAcl"), "{acls}");
+    assert!(!run(&["user"]).contains("'serve'"));
+    let one = run(&["updateTopicPerm"]);
+    assert!(one.contains("redstart mqadmin updateTopicPerm"), "{one}");
 }
 
 #[test]

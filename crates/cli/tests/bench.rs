@@ -4,7 +4,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -25,13 +24,8 @@ impl Drop for Broker {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 impl Broker {
     fn start(data: &Path) -> Broker {
-        let names = free_port();
         let mut child = Command::new(env!("CARGO_BIN_EXE_redstart"))
             .args([
                 "--http-port",
@@ -41,7 +35,7 @@ impl Broker {
                 "--broker-port",
                 "0",
                 "--namesrv-port",
-                &names.to_string(),
+                "0",
                 "--data-dir",
             ])
             .arg(data)
@@ -49,9 +43,12 @@ impl Broker {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let grpc = lines.find(|line| line.contains("gRPC")).expect("it says where it listens");
-        let grpc = grpc.split_whitespace().last().unwrap().to_owned();
-        Broker { child, grpc, names: format!("127.0.0.1:{names}") }
+        let mut address = |of: &str| {
+            let line = lines.find(|line| line.contains(of)).expect("it says where it listens");
+            line.split_whitespace().last().unwrap().to_owned()
+        };
+        let (grpc, names) = (address("gRPC"), address("mqadmin"));
+        Broker { child, grpc, names }
     }
 
     /// Runs a load and reads its report. Nothing may fail.

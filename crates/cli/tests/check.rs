@@ -45,7 +45,7 @@ fn a_directory_that_cannot_be_checked_is_refused_in_one_line() {
     let absent = home.path().join("absent");
     assert!(unchecked(&check(&absent)).contains("absent is not a directory"));
     assert!(!absent.exists());
-    assert!(unchecked(&check(home.path())).contains("holds no data of a broker"));
+    assert!(unchecked(&check(home.path())).contains("contains no data of a broker"));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "nothing is made");
     let data = home.path().join("data");
     let broker = broker(&data);

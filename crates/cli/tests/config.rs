@@ -12,7 +12,7 @@ use std::{
     process::{Command, Output},
 };
 
-use support::{Running, broker_config};
+use support::{Running, broker_config, update_broker_config};
 use tempfile::TempDir;
 
 /// The binary in a directory of its own, with no environment but what the test gives it.
@@ -44,7 +44,7 @@ fn in_force(command: &mut Command, key: &str) -> (String, String) {
 }
 
 #[test]
-fn flags_come_before_the_file_and_the_file_before_the_environment() {
+fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let dir = TempDir::new().unwrap();
     let of = |value: &str, source: &str| (value.to_owned(), source.to_owned());
     assert_eq!(in_force(&mut redstart(dir.path()), "grpc_port"), of("8081", "default"));
@@ -52,7 +52,8 @@ fn flags_come_before_the_file_and_the_file_before_the_environment() {
     assert_eq!(in_force(command.env("REDSTART_GRPC_PORT", "1"), "grpc_port"), of("1", "REDSTART_GRPC_PORT"));
     fs::write(dir.path().join("redstart.toml"), "# mine\ngrpc_port = 2\n").unwrap();
     let mut command = redstart(dir.path());
-    assert_eq!(in_force(command.env("REDSTART_GRPC_PORT", "1"), "grpc_port"), of("2", "redstart.toml:2"));
+    assert_eq!(in_force(command.env("REDSTART_GRPC_PORT", "1"), "grpc_port"), of("1", "REDSTART_GRPC_PORT"));
+    assert_eq!(in_force(&mut redstart(dir.path()), "grpc_port"), of("2", "redstart.toml:2"));
     fs::write(dir.path().join("other.toml"), "grpcServerPort = 3\n").unwrap();
     let with = |flags: &[&str]| {
         let mut command = redstart(dir.path());
@@ -62,6 +63,10 @@ fn flags_come_before_the_file_and_the_file_before_the_environment() {
     };
     assert_eq!(with(&["--config", "other.toml"]), ("other.toml".into(), 3.into()), "only the named file");
     assert_eq!(with(&["--grpc-port", "4"]), ("redstart.toml".into(), 4.into()));
+    let mut command = redstart(dir.path());
+    command.env("REDSTART_GRPC_PORT", "1").args(["config", "--json", "--grpc-port", "4"]);
+    let found: serde_json::Value = serde_json::from_str(&said(&command.output().unwrap())).unwrap();
+    assert_eq!(found["settings"]["grpc_port"]["source"], "--grpc-port");
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn what_is_wrong_stops_the_start_in_one_line() {
         assert!(refused(&output).contains("none.toml"));
 
         let output = redstart(dir.path()).args([command, "--grpc-port", "10911"]).output().unwrap();
-        let expected = "redstart: `broker_port` and `grpc_port` are both 10911: give each its own";
+        let expected = "redstart: `broker_port` and `grpc_port` are both 10911: use different ports";
         assert_eq!(refused(&output), expected);
 
         let output = redstart(dir.path()).args([command, "--disk-clean-percent", "95"]).output().unwrap();
@@ -160,6 +165,43 @@ fn a_broker_conf_is_in_force() {
     let segment = dir.path().join("data/shard-0/00000000000000000000.log");
     assert_eq!(fs::metadata(segment).unwrap().len(), 64 << 20);
     broker.stop();
+}
+
+#[test]
+fn a_change_at_run_time_is_logged_at_the_next_start_and_shown() {
+    let dir = TempDir::new().unwrap();
+    let start = || {
+        let mut serve = support::serve(Path::new(env!("CARGO_BIN_EXE_redstart")), &dir.path().join("data"));
+        Running::start(serve.current_dir(dir.path()).args(["--retention", "7d"]))
+    };
+    let broker = start();
+    update_broker_config(broker.broker, "fileReservedTime=48");
+    assert!(!broker.stop().contains("overrides the configuration"));
+
+    let broker = start();
+    let port = broker.broker.port().to_string();
+    let show = |flags: &[&str]| {
+        let mut command = redstart(dir.path());
+        said(
+            &command
+                .args(["config", "--retention", "7d", "--broker-port", &port])
+                .args(flags)
+                .output()
+                .unwrap(),
+        )
+    };
+    let shown = show(&[]);
+    let lines = "# OVERRIDDEN at run time by mqadmin updateBrokerConfig: \"48h\"\nretention = \"7d\"\n";
+    assert!(shown.contains(lines) && shown.matches("OVERRIDDEN at").count() == 1, "{shown}");
+    let shown: serde_json::Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    assert_eq!(shown["broker"]["running"], true);
+    assert_eq!(shown["settings"]["retention"]["override"], "48h");
+    assert_eq!(shown["settings"]["flush"]["override"], serde_json::Value::Null);
+    let other = show(&["--broker-name", "broker-z"]);
+    assert!(other.contains("broker broker-a of cluster DefaultCluster listens there"), "{other}");
+    let log = broker.stop();
+    let line = log.lines().find(|line| line.contains("overrides the configuration")).unwrap();
+    assert!(line.contains("fileReservedTime") && line.contains("48"), "{line}");
 }
 
 #[test]

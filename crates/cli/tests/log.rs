@@ -43,7 +43,7 @@ fn a_life_is_told_in_json() {
 fn levels_are_those_of_the_setting_unless_rust_log_is_set() {
     let log = logged(&["--log", "warn,redstart_server::shard=info"], &[]);
     assert!(log.contains("topic created") && !log.contains("stopping"), "{log}");
-    assert!(!log.contains('\u{1b}'), "no colours where nobody looks: {log}");
+    assert!(!log.contains('\u{1b}'), "no colours without a terminal: {log}");
     let log = logged(&["--log", "off"], &[("RUST_LOG", "redstart::serve=info")]);
     assert!(log.contains("stopping") && !log.contains("topic created"), "{log}");
 }
@@ -62,7 +62,8 @@ fn groups_that_cannot_be_are_told_of_once_a_second() {
     }
     let seconds = started.elapsed().as_secs() as usize;
     let log = broker.stop();
-    let lines = log.lines().filter(|line| line.contains("a group of a heartbeat is left out")).count();
+    let lines =
+        log.lines().filter(|line| line.contains("a consumer group in a heartbeat is ignored")).count();
     assert!((1..=seconds + 2).contains(&lines), "{lines} lines in {seconds} s");
     assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
 }

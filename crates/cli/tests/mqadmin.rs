@@ -390,7 +390,7 @@ fn a_link_named_mqadmin_is_mqadmin_and_help_needs_no_server() {
     assert!(!good && err == "The sub command updatTopic not exist. Did you mean updateTopic?\n", "{err}");
     let (good, _, err) = run(Command::new(&link).args(["updateTopic", "-t", "x"]));
     assert!(!good && err.starts_with("mqadmin updateTopic: Missing required option: -b or -c\n"), "{err}");
-    // Port 1 is nobody's.
+    // Nothing listens on port 1.
     let (good, _, err) = run(Command::new(&link).args(["topicList", "-n", "127.0.0.1:1"]));
     assert!(!good && err.contains("no name server at 127.0.0.1:1") && err.lines().count() == 1, "{err}");
 }

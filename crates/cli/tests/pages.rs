@@ -46,7 +46,7 @@ impl Broker {
         Broker { child, grpc, http }
     }
 
-    /// The status and the body; `None` when nobody listens any more.
+    /// The status and the body; `None` when nothing listens any more.
     fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.http).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

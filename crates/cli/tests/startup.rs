@@ -65,7 +65,7 @@ fn a_port_that_is_taken_is_named_with_its_setting() {
         for other in ["--grpc-port", "--namesrv-port", "--broker-port", "--http-port"] {
             command.args([other, if other == flag { &port } else { "0" }]);
         }
-        let taken = format!("port {port} of 127.0.0.1 is taken");
+        let taken = format!("port {port} of 127.0.0.1 is in use");
         assert_says(&output(&mut command), &[&taken, flag, &format!("`{key}`"), variable]);
     }
 }
@@ -75,10 +75,10 @@ fn an_address_of_another_machine_is_named() {
     let data = TempDir::new().unwrap();
     // Set aside for documentation: no machine has it.
     let output = output(serve_anywhere(data.path()).args(["--listen", "203.0.113.7"]));
-    assert_says(&output, &["203.0.113.7 is no address of this machine", "0.0.0.0", "--listen"]);
+    assert_says(&output, &["203.0.113.7 is not an address of this machine", "0.0.0.0", "--listen"]);
 }
 
-/// As root everything may be written: then somebody else tries.
+/// Root may write everywhere, so the test then runs the broker as another user.
 #[test]
 fn a_directory_that_may_not_be_written_is_named() {
     let home = TempDir::new().unwrap();
@@ -96,7 +96,7 @@ fn a_directory_that_may_not_be_written_is_named() {
     mode(home.path(), 0o555);
     let refused = unprivileged(&data);
     mode(home.path(), 0o755);
-    assert_says(&refused, &["no permission to write in", &data.display().to_string(), "--data-dir"]);
+    assert_says(&refused, &["no permission to write to", &data.display().to_string(), "--data-dir"]);
 
     Running::start(&mut serve_anywhere(&data)).stop();
     for (path, closed) in [(data.join("shard-0/lock"), 0o444), (data.join("shard-0"), 0o555)] {
@@ -104,7 +104,7 @@ fn a_directory_that_may_not_be_written_is_named() {
     }
     let refused = unprivileged(&data);
     mode(&data.join("shard-0"), 0o755);
-    assert_says(&refused, &["no permission to write in", "shard-0", "--data-dir"]);
+    assert_says(&refused, &["no permission to write to", "shard-0", "--data-dir"]);
 }
 
 #[test]

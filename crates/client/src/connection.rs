@@ -1,4 +1,4 @@
-//! One Remoting connection. Calls run side by side: each has its number, and answers come in any order.
+//! One Remoting connection. Calls run concurrently: each has a number, and answers may come in any order.
 
 use std::{
     io::ErrorKind,
@@ -22,9 +22,11 @@ use tokio::{
     task::JoinHandle,
 };
 
+use crate::Credentials;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 64 << 10;
-/// How often calls are looked at that nobody has answered in time: a timer for each would cost more than the call.
+/// How often calls are checked for their timeout. A timer for each call would cost more than the call.
 const SWEEP: Duration = Duration::from_millis(20);
 /// Bytes of requests that may wait to be written; further calls are refused.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
@@ -47,6 +49,7 @@ pub struct Connection {
     address: String,
     shared: Arc<Shared>,
     next: AtomicI32,
+    credentials: Option<Credentials>,
     tasks: [JoinHandle<()>; 3],
 }
 
@@ -63,7 +66,7 @@ struct Waiting {
     closed: bool,
 }
 
-/// One that waits for its answer.
+/// A call that waits for its answer.
 #[derive(Debug)]
 struct Call {
     answer: oneshot::Sender<Answer>,
@@ -81,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Nobody will be answered any more.
+    /// The connection has ended: no call will be answered any more.
     fn close(&self) {
         let mut waiting = lock(&self.waiting);
         waiting.closed = true;
@@ -108,7 +111,15 @@ impl Connection {
             ],
             shared,
             next: AtomicI32::new(1),
+            credentials: None,
         })
+    }
+
+    /// Signs every request from now on.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: Option<Credentials>) -> Connection {
+        self.credentials = credentials;
+        self
     }
 
     pub fn address(&self) -> &str {
@@ -120,6 +131,9 @@ impl Connection {
         let (sender, answer) = oneshot::channel();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         request.opaque = number;
+        if let Some(credentials) = &self.credentials {
+            request = credentials.sign(request);
+        }
         {
             let mut waiting = lock(&self.shared.waiting);
             if waiting.closed {
@@ -127,7 +141,7 @@ impl Connection {
             }
             waiting.calls.insert(number, Call { answer: sender, deadline: Instant::now() + timeout });
         }
-        // Whatever else ends this call also ends the wait for its answer.
+        // Dropping this call in any other way also ends the wait for its answer.
         let mut forget = Forget { shared: &self.shared, number: Some(number) };
         self.put(&request)?;
         let answer = answer.await;
@@ -160,7 +174,7 @@ impl Connection {
     }
 }
 
-/// Why nobody answered, without the system's error number where there are plain words.
+/// Why there was no answer, without the system's error number where plain words exist.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         kind @ (ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::TimedOut) => {
@@ -189,8 +203,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Hands answers to those who wait. What the server asks of its own accord is left unanswered: nobody here takes part in
-/// a group.
+/// Hands answers to the calls that wait for them. Requests of the server are not answered: this client is in no group.
 async fn read(mut input: OwnedReadHalf, shared: Arc<Shared>) {
     let mut buffer = BytesMut::new();
     loop {
@@ -229,7 +242,7 @@ async fn sweep(shared: Arc<Shared>) {
     }
 }
 
-/// Writes what has gathered, as much at a time as there is.
+/// Writes the requests that are queued, all of them with one call.
 async fn write(mut output: OwnedWriteHalf, shared: Arc<Shared>) {
     loop {
         shared.wake.notified().await;

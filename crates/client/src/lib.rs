@@ -2,5 +2,7 @@
 
 pub mod admin;
 mod connection;
+mod credentials;
 
 pub use connection::{Connection, Error};
+pub use credentials::Credentials;

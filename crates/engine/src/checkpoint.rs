@@ -1,8 +1,20 @@
-//! The derived state as one blob, so that a start replays only what came after it.
+//! The derived state as one sequence of bytes, so that a start replays only what came after it.
 //!
-//! Layout: version u8, then topics, groups, subscriptions, timers, transactions, dedup keys, last uses, lite topics (from
-//! version 2 on), settings (from version 3 on). Queue entries and timers are not in it: they come from the segments'
-//! indexes.
+//! | part | layout |
+//! |---|---|
+//! | version | u8 |
+//! | topics | next topic id u32, u32 count, then for each id u32, name, [`TopicConfig`], u32 count of queues, then their ends u64 |
+//! | groups | next group id u32, u32 count, then for each id u32, name, [`GroupConfig`] |
+//! | subscriptions | u32 count, then for each group u32, topic u32, u32 count of queues, then their [`Progress`] |
+//! | timers | [`Timers`] |
+//! | transactions | [`OpenTransactions`] |
+//! | dedup keys | [`DedupKeys`] |
+//! | last uses | u32 count, then for each segment u64, time u64 |
+//! | lite topics, from version 2 on | [`LiteTopics`] |
+//! | settings, from version 3 on | u32 count, then for each the namespace and its attributes |
+//!
+//! A name is a u32 length and UTF-8. Queue entries and timers that have not fired are not in it: they come from the
+//! segments' indexes.
 
 #[cfg(test)]
 mod tests;
@@ -14,18 +26,18 @@ use crate::{
     codec::{Malformed, Put, Take},
     dedup::{DedupKeys, KeyCursor},
     group::Group,
-    lite::Lites,
+    lite_topics::LiteTopics,
+    open_transactions::OpenTransactions,
     pop::Progress,
     queue::Queue,
     state::{State, Subscription},
     timer::Timers,
     topic::{Topic, put_attributes, take_attributes},
-    transaction::Transactions,
 };
 
 const VERSION: u8 = 3;
 /// Had no lite topics.
-const VERSION_BEFORE_LITES: u8 = 1;
+const VERSION_BEFORE_LITE_TOPICS: u8 = 1;
 /// Had no settings.
 const VERSION_BEFORE_SETTINGS: u8 = 2;
 
@@ -45,13 +57,13 @@ pub(crate) struct Encoding {
 }
 
 impl Encoding {
-    /// Encodes some more keys. Says whether the checkpoint is whole.
+    /// Encodes some more keys. Says whether the checkpoint is complete.
     pub fn step(&mut self, state: &State, keys_max: usize) -> bool {
         self.count += state.dedup.encode_some(&mut self.keys, self.end, keys_max, &mut self.out);
         self.keys.is_none()
     }
 
-    /// The checkpoint, when it is whole.
+    /// The checkpoint, when it is complete.
     pub fn finish(mut self) -> Vec<u8> {
         let count = self.count_at..self.count_at + 4;
         if let Some(place) = self.out.get_mut(count) {
@@ -87,7 +99,7 @@ impl State {
             rest.put_u64(segment.0);
             rest.put_u64(at.0);
         }
-        self.lites.encode(&mut rest);
+        self.lite_topics.encode(&mut rest);
         self.encode_settings(&mut rest);
         // So that it is not copied while it grows.
         out.reserve(self.dedup.encoded_len() + rest.len());
@@ -97,7 +109,10 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
         let mut take = Take::new(bytes, "checkpoint");
         let version = take.u8()?;
-        if !(VERSION_BEFORE_LITES..=VERSION).contains(&version) {
+        if version > VERSION {
+            return Err(Malformed::Newer { what: "checkpoint version", found: version });
+        }
+        if version < VERSION_BEFORE_LITE_TOPICS {
             return Err(take.malformed());
         }
         let mut state = State::default();
@@ -105,19 +120,20 @@ impl State {
         state.decode_groups(&mut take)?;
         state.decode_subscriptions(&mut take)?;
         state.timers = Timers::decode(&mut take)?;
-        state.transactions = Transactions::decode(&mut take)?;
+        state.transactions = OpenTransactions::decode(&mut take)?;
         state.dedup = DedupKeys::decode(&mut take)?;
         for _ in 0..take.count(16)? {
             state.last_use.insert(SegmentId(take.u64()?), Timestamp(take.u64()?));
         }
-        if version > VERSION_BEFORE_LITES {
-            state.lites = Lites::decode(&mut take, |id| state.topics.get(&id).map(|topic| &topic.name))?;
+        if version > VERSION_BEFORE_LITE_TOPICS {
+            state.lite_topics =
+                LiteTopics::decode(&mut take, |id| state.topics.get(&id).map(|topic| &topic.name))?;
         }
         if version > VERSION_BEFORE_SETTINGS {
             state.decode_settings(&mut take)?;
         }
         take.end()?;
-        state.restore_last_chances(None);
+        state.restore_final_attempts(None);
         let retries: Vec<TopicName> =
             state.topic_names.keys().filter(|name| name.is_retry()).cloned().collect();
         retries.iter().for_each(|name| state.note_retry_topic(name));

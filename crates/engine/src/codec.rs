@@ -2,11 +2,22 @@
 
 use bytes::Bytes;
 
-/// The bytes do not say what they should: too short, or a value that cannot be.
+/// Bytes that cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed {what}")]
-pub struct Malformed {
-    pub what: &'static str,
+pub enum Malformed {
+    /// Too short, or a value that cannot be: damage, or a writer's bug.
+    #[error("malformed {what}")]
+    Damaged { what: &'static str },
+    /// A kind or version that this build does not know. Says nothing about damage.
+    #[error("{what} {found} is not known to this version: a newer one wrote it")]
+    Newer { what: &'static str, found: u8 },
+}
+
+impl Malformed {
+    /// Whether a newer version wrote the bytes, so that they say nothing about damage.
+    pub fn is_newer(self) -> bool {
+        matches!(self, Malformed::Newer { .. })
+    }
 }
 
 pub(crate) trait Put {
@@ -54,7 +65,7 @@ impl<'a> Take<'a> {
     }
 
     pub fn malformed(&self) -> Malformed {
-        Malformed { what: self.what }
+        Malformed::Damaged { what: self.what }
     }
 
     pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Malformed> {

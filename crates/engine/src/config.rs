@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::ConsumeFrom;
+
 /// The largest body that an operator may allow. Clients take frames of 16 MiB, and a message has properties too.
 pub const BODY_BYTES_CEILING: usize = 12 << 20;
 
@@ -11,12 +13,10 @@ pub struct Config {
     pub limits: Limits,
     pub transactions: Transactions,
     pub retention: Retention,
-    /// Create an unknown consumer group when it first consumes.
-    pub auto_create_groups: bool,
+    /// Where a group without [`CONSUME_FROM`](crate::CONSUME_FROM) begins in a topic that is new to it.
+    pub new_groups_from: ConsumeFrom,
     /// Refuse a message whose type is not the topic's.
     pub check_message_type: bool,
-    /// Delays of the 18 classic delay levels.
-    pub delay_levels: Vec<Duration>,
     #[cfg(feature = "planted")]
     pub planted: Option<crate::Planted>,
 }
@@ -38,15 +38,15 @@ pub struct Limits {
     pub groups_max: usize,
     pub receive_batch_max: usize,
     pub invisible_max: Duration,
-    /// Messages of one group out of one queue that may be in flight or wait for a retry.
+    /// Messages of one group out of one queue that may be in flight.
     pub flights_max: usize,
-    /// Messages that wait behind a locked message group, for one consumer group and queue.
+    /// Messages that may be blocked behind locked message groups, for one consumer group and queue.
     pub blocked_max: usize,
     pub dedup_window_max: Duration,
     pub dedup_keys_max: usize,
     pub transactions_open_max: usize,
     pub timers_max: usize,
-    /// Queue entries looked at by one pop or pull, so that a selective filter cannot hold the shard.
+    /// Queue entries looked at by one pop or pull, so that a selective filter cannot delay other requests.
     pub scan_entries_max: usize,
     /// Messages whose properties one pop may read for its filter.
     pub scan_reads_max: usize,
@@ -69,9 +69,9 @@ pub struct Transactions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     pub keep: Duration,
-    /// From this fullness on whatever is older than `keep` goes at once, also if the times in the log look wrong.
+    /// From this fullness on everything older than `keep` is removed at once, also if the times in the log look wrong.
     pub early_percent: u8,
-    /// From this fullness on the oldest segments go before their time, until the volume is below it.
+    /// From this fullness on the oldest segments are removed before their time, until the volume is below it.
     pub forced_percent: u8,
     /// From this fullness on nothing new is stored.
     pub refuse_percent: u8,
@@ -83,13 +83,8 @@ impl Default for Config {
             limits: Limits::default(),
             transactions: Transactions::default(),
             retention: Retention::default(),
-            auto_create_groups: true,
+            new_groups_from: ConsumeFrom::default(),
             check_message_type: true,
-            delay_levels: [
-                1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
-            ]
-            .map(Duration::from_secs)
-            .to_vec(),
             #[cfg(feature = "planted")]
             planted: None,
         }
@@ -145,14 +140,5 @@ impl Default for Retention {
             forced_percent: 85,
             refuse_percent: 90,
         }
-    }
-}
-
-impl Config {
-    /// Delay of a classic level, 1 to 18; larger levels count as the last, as RocketMQ has it.
-    pub fn delay_of_level(&self, level: u32) -> Option<Duration> {
-        let last = self.delay_levels.len();
-        let index = (level as usize).min(last).checked_sub(1)?;
-        self.delay_levels.get(index).copied()
     }
 }

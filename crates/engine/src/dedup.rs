@@ -15,14 +15,14 @@ use crate::{
     record::{put_queue, take_queue},
 };
 
-/// Keys that one step removes at most, so that many which expire together do not hold the shard.
+/// Keys that one step removes at most, so that many which expire together do not delay other requests.
 pub(crate) const EXPIRED_PER_STEP: usize = 4096;
 /// Expired keys are removed this much later, many at once. A lookup does not see them: it compares times.
 const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// Expired keys that an insert removes: more than it adds.
 const EXPIRED_PER_INSERT: usize = 2;
 
-/// Stands for the offset of a message that was not visible at once.
+/// Stored as the offset of a message that was not visible at once.
 const HIDDEN: u64 = u64::MAX;
 
 /// What the first message with a key was given.
@@ -41,7 +41,7 @@ pub(crate) enum Placed {
     /// Not visible before this time.
     Delayed(Timestamp),
     Half,
-    /// Delayed or half, as a checkpoint remembers it: its record tells.
+    /// Delayed or half: a checkpoint does not say which, the message's record does.
     Hidden,
 }
 
@@ -58,13 +58,24 @@ const KEY_LEN: usize = 48;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyCursor(Option<(Timestamp, u128)>);
 
+/// The keys that are remembered.
+///
+/// Layout in a checkpoint: u32 count, then 48 bytes for each, by expiry:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | hash | u64, u64 | of topic and key, the high half first |
+/// | queue | u32, u32 | topic and queue of the first message |
+/// | offset | u64 | its queue offset; all ones if it was not visible at once |
+/// | position | u64 | of its record |
+/// | expires | u64 | |
 #[derive(Debug, Default)]
 pub(crate) struct DedupKeys {
     seen: FxHashMap<u128, First>,
     /// Every key of `seen` by the end of its window. Windows differ by topic, so this is not the order of arrival.
     by_expiry: BTreeSet<(Timestamp, u128)>,
     /// Keys whose message was not visible at once, by its position: they go when it is rolled back or recalled.
-    held: FxHashMap<Position, u128>,
+    hidden: FxHashMap<Position, u128>,
     /// Keys of messages that are not yet durable, and whose ticket they have.
     pending: FxHashMap<u128, Ticket>,
 }
@@ -109,7 +120,7 @@ impl DedupKeys {
         }
         self.by_expiry.insert((first.expires, key));
         if !first.placed.is_visible() {
-            self.held.insert(first.position, key);
+            self.hidden.insert(first.position, key);
         }
     }
 
@@ -131,14 +142,14 @@ impl DedupKeys {
 
     /// The message that was stored at `position` will never be visible: another may carry its key.
     pub fn forget(&mut self, position: Position) {
-        if let Some(key) = self.held.get(&position).copied() {
+        if let Some(key) = self.hidden.get(&position).copied() {
             self.remove(key);
         }
     }
 
     /// The message that was stored at `position` is visible: its key stays for its window.
-    pub fn settle(&mut self, position: Position) {
-        self.held.remove(&position);
+    pub fn made_visible(&mut self, position: Position) {
+        self.hidden.remove(&position);
     }
 
     fn remove(&mut self, key: u128) {
@@ -150,8 +161,8 @@ impl DedupKeys {
     /// Takes what points at a key's former message out of the other tables.
     fn unlink(&mut self, key: u128, old: &First) {
         self.by_expiry.remove(&(old.expires, key));
-        if self.held.get(&old.position) == Some(&key) {
-            self.held.remove(&old.position);
+        if self.hidden.get(&old.position) == Some(&key) {
+            self.hidden.remove(&old.position);
         }
     }
 
@@ -252,7 +263,7 @@ mod tests {
     enum Step {
         Insert { key: u8, visible: bool, window: u64 },
         Forget { position: u8 },
-        Settle { position: u8 },
+        MadeVisible { position: u8 },
         Expire { max: usize },
         Pass { ms: u64 },
         Restart,
@@ -264,7 +275,7 @@ mod tests {
             6 => (0..12u8, any::<bool>(), window)
                 .prop_map(|(key, visible, window)| Step::Insert { key, visible, window }),
             2 => (0..60u8).prop_map(|position| Step::Forget { position }),
-            2 => (0..60u8).prop_map(|position| Step::Settle { position }),
+            2 => (0..60u8).prop_map(|position| Step::MadeVisible { position }),
             2 => (0..4usize).prop_map(|max| Step::Expire { max }),
             3 => (0..200u64).prop_map(|ms| Step::Pass { ms }),
             1 => Just(Step::Restart),
@@ -278,7 +289,7 @@ mod tests {
         fn a_key_is_known_within_its_window_and_no_longer(steps in steps()) {
             let mut keys = DedupKeys::default();
             let mut model: BTreeMap<u128, First> = BTreeMap::new();
-            let mut settled: Vec<Position> = Vec::new();
+            let mut visible: Vec<Position> = Vec::new();
             let (mut now, mut position) = (0, 0);
             for step in steps {
                 match step {
@@ -294,14 +305,14 @@ mod tests {
                     }
                     Step::Forget { position } => {
                         let position = Position(position.into());
-                        if !settled.contains(&position) {
+                        if !visible.contains(&position) {
                             keys.forget(position);
                             model.retain(|_, first| first.placed.is_visible() || first.position != position);
                         }
                     }
-                    Step::Settle { position } => {
-                        settled.push(Position(position.into()));
-                        keys.settle(Position(position.into()));
+                    Step::MadeVisible { position } => {
+                        visible.push(Position(position.into()));
+                        keys.made_visible(Position(position.into()));
                     }
                     Step::Expire { max } => keys.expire(Timestamp(now), max),
                     Step::Pass { ms } => now += ms,
@@ -319,10 +330,10 @@ mod tests {
                     prop_assert_eq!(keys.first(key, Timestamp(now)), expected);
                 }
                 prop_assert_eq!(keys.by_expiry.len(), keys.seen.len());
-                prop_assert!(keys.held.len() <= keys.seen.len());
+                prop_assert!(keys.hidden.len() <= keys.seen.len());
             }
             keys.expire(Timestamp(u64::MAX), usize::MAX);
-            prop_assert_eq!((keys.len(), keys.held.len(), keys.by_expiry.len()), (0, 0, 0));
+            prop_assert_eq!((keys.len(), keys.hidden.len(), keys.by_expiry.len()), (0, 0, 0));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 /// priority u8, reserved u8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Where the message record is. It may lie in an older segment: a delayed message is not copied when due.
+    /// Where the message record is. It may be in an older segment: a delayed message is not copied when due.
     pub position: Position,
     pub size: u32,
     /// When the message became visible.

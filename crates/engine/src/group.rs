@@ -3,12 +3,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    GroupId, GroupName,
+    CONSUME_FROM, ConsumeFrom, GroupId, GroupName, UnknownConsumeFrom,
     codec::{Malformed, Put, Take},
     topic::{ATTRIBUTES_BYTES_MAX, put_attributes, take_attributes, validate_attributes},
 };
 
 /// What an operator sets for a consumer group.
+///
+/// Layout:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | enabled | u8 | 0 or 1 |
+/// | ordered | u8 | 0 or 1 |
+/// | retries | u32 | deliveries after the first |
+/// | retry policy | | see [`RetryPolicy`] |
+/// | attributes | u32, then pairs of strings | sorted by name |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupConfig {
     pub enabled: bool,
@@ -20,10 +30,17 @@ pub struct GroupConfig {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// How long a failed message waits for its next delivery.
+/// How long after a failed delivery the next one comes.
+///
+/// Layout, by the first byte:
+///
+/// | policy | fields |
+/// |---|---|
+/// | ladder | u8 0, u32 count, then that many delays u64 in ms |
+/// | exponential | u8 1, initial u64 in ms, max u64 in ms, multiplier u32 |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// The n-th retry waits the n-th delay; past the list, its last.
+    /// The n-th retry comes after the n-th delay; past the list, after its last.
     Ladder(Vec<Duration>),
     Exponential {
         initial: Duration,
@@ -41,6 +58,8 @@ pub enum InvalidConfig {
     Steps { value: usize, limit: usize },
     #[error("the attributes have {size} bytes, the limit is {limit}")]
     AttributesTooLarge { size: usize, limit: usize },
+    #[error("the attribute {CONSUME_FROM} is wrong: {0}")]
+    ConsumeFrom(#[from] UnknownConsumeFrom),
 }
 
 const RETRIES_LIMIT: u32 = 1000;
@@ -82,6 +101,12 @@ impl GroupConfig {
         self.retries_max.saturating_add(1)
     }
 
+    /// Where the group begins in a topic that it consumes for the first time, if that was set for it. A value that a
+    /// broker stored before the attribute had a meaning counts as none.
+    pub fn consume_from(&self) -> Option<ConsumeFrom> {
+        self.attributes.get(CONSUME_FROM)?.parse().ok()
+    }
+
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.retries_max > RETRIES_LIMIT {
             return Err(InvalidConfig::Retries { value: self.retries_max, limit: RETRIES_LIMIT });
@@ -90,6 +115,9 @@ impl GroupConfig {
             && (steps.is_empty() || steps.len() > STEPS_LIMIT)
         {
             return Err(InvalidConfig::Steps { value: steps.len(), limit: STEPS_LIMIT });
+        }
+        if let Some(value) = self.attributes.get(CONSUME_FROM) {
+            value.parse::<ConsumeFrom>()?;
         }
         validate_attributes(&self.attributes)
             .map_err(|size| InvalidConfig::AttributesTooLarge { size, limit: ATTRIBUTES_BYTES_MAX })
@@ -159,7 +187,7 @@ impl RetryPolicy {
                 max: Duration::from_millis(take.u64()?),
                 multiplier: take.u32()?,
             }),
-            _ => Err(take.malformed()),
+            found => Err(Malformed::Newer { what: "retry policy", found }),
         }
     }
 }

@@ -3,19 +3,22 @@
 //! [`Engine`] holds topics, queues, groups, deliveries, timers and transactions. It has no clock, no socket, no thread
 //! and no random number of its own: the same requests at the same times on the same log give the same answers.
 
+mod apply;
 mod checkpoint;
 mod codec;
 mod config;
+mod consume_from;
 mod dedup;
-mod engine;
 mod entry;
 pub mod filter;
 mod group;
 mod index;
-mod lite;
+mod lite_topics;
 mod message;
+mod message_ref;
 mod name;
-#[cfg(feature = "planted")]
+mod open_transactions;
+mod ops;
 mod planted;
 mod pop;
 mod queue;
@@ -23,12 +26,12 @@ mod record;
 mod state;
 mod timer;
 mod topic;
-mod transaction;
 mod types;
 
+pub use apply::OffsetGap;
 pub use codec::Malformed;
 pub use config::{BODY_BYTES_CEILING, Config, Limits, Retention, Transactions};
-pub use engine::*;
+pub use consume_from::{CONSUME_FROM, ConsumeFrom, UnknownConsumeFrom};
 pub use entry::Entry;
 pub use filter::Filter;
 pub use group::{GroupConfig, InvalidConfig as InvalidGroupConfig, RetryPolicy};
@@ -37,6 +40,7 @@ pub use message::{DEDUP_KEY, Invalid as InvalidMessage, LITE_TOPIC, Message, Mes
 pub use name::{
     DLQ_PREFIX, Error as NameError, GroupName, LITE_TOPIC_LEN_MAX, LiteName, RETRY_PREFIX, TopicName,
 };
+pub use ops::*;
 #[cfg(feature = "planted")]
 pub use planted::Planted;
 pub use pop::Receipt;
@@ -44,7 +48,6 @@ pub use record::{
     FetchError, Fetched, Loss, Opened, Proof, fetch, fetch_at, fetch_each, fetch_each_if_cached,
     fetch_if_cached,
 };
-pub use state::OffsetGap;
 pub use timer::TimerKey;
 pub use topic::{
     InvalidConfig as InvalidTopicConfig, MessageType, Permission, TopicConfig, UnknownMessageType,

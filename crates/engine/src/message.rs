@@ -18,7 +18,7 @@ pub const LITE_TOPIC: &str = "__LITE_TOPIC";
 /// What a producer sends. Immutable once stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Made by the client; kept word for word.
+    /// Made by the client; kept unchanged.
     pub id: String,
     pub tag: Option<String>,
     pub keys: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Message {
     pub priority: Option<u8>,
     pub born_at: Timestamp,
     pub born_host: String,
-    /// The producer's own flag and the protocol's flags (compression and the like), handed on unread.
+    /// The producer's own flag and the protocol's flags (such as compression), passed on unchanged.
     pub flag: i32,
     pub system_flag: i32,
     pub properties: Vec<(String, String)>,
@@ -143,7 +143,7 @@ impl Message {
     }
 
     fn validate_properties(&self, limits: &Limits) -> Result<(), Invalid> {
-        // Each with what parts it from the next: a property without a value counts as well.
+        // Each with its separators: a property without a value counts as well.
         let size = self.properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>()
             + self.tag.as_ref().map_or(0, String::len)
             + self.keys.iter().map(|key| key.len() + 1).sum::<usize>();
@@ -181,7 +181,7 @@ fn blank_or_control(text: &str) -> bool {
     text.trim().is_empty() || has_control(text)
 }
 
-/// Hash of a message group; never 0, which stands for "no group".
+/// Hash of a message group; never 0, which means "no group".
 pub fn group_hash(group: &str) -> u32 {
     let hash = xxhash_rust::xxh3::xxh3_64(group.as_bytes());
     ((hash >> 32) as u32 ^ hash as u32).max(1)
@@ -282,7 +282,7 @@ impl<'a> MessageView<'a> {
         self.properties.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// A copy that can be stored again: dead letters, resends and long timers outlive their first copy.
+    /// A copy that can be stored again: for dead letters, resends and messages that are copied forward.
     pub fn to_message(&self) -> Message {
         Message {
             id: self.id.to_owned(),

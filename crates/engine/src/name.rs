@@ -11,7 +11,7 @@ pub const LITE_TOPIC_LEN_MAX: usize = 64;
 pub const RETRY_PREFIX: &str = "%RETRY%";
 pub const DLQ_PREFIX: &str = "%DLQ%";
 /// Names of lite topics as the engine knows them: prefix, parent, separator, own name. The separator is no character of
-/// a name, so no user can type one, and its two parts can be told apart.
+/// a name, so no user can type one, and its two parts can be separated.
 const LITE_PREFIX: &str = "%LMQ%$";
 const LITE_SEPARATOR: char = '$';
 
@@ -95,7 +95,7 @@ impl TopicName {
         Ok(TopicName(name.into()))
     }
 
-    /// The topic that stands for a lite topic.
+    /// The engine's topic for a lite topic.
     pub fn lite(parent: &TopicName, lite: &LiteName) -> TopicName {
         TopicName(format!("{LITE_PREFIX}{parent}{LITE_SEPARATOR}{lite}").into())
     }
@@ -104,6 +104,12 @@ impl TopicName {
     pub fn lite_parts(&self) -> Option<(TopicName, LiteName)> {
         let (parent, lite) = self.0.strip_prefix(LITE_PREFIX)?.rsplit_once(LITE_SEPARATOR)?;
         Some((TopicName::new(parent).ok()?, LiteName::new(lite).ok()?))
+    }
+
+    /// The parent of a lite topic that is given by its engine name; `None` for every other text.
+    pub fn parent_of_lite(name: &str) -> Option<TopicName> {
+        let lite = name.starts_with(LITE_PREFIX).then(|| TopicName(name.into()))?;
+        lite.lite_parts().map(|(parent, _)| parent)
     }
 
     pub fn is_lite(&self) -> bool {

@@ -1,11 +1,27 @@
 //! Known bugs that a test can switch on, to prove that the simulation would find them.
+//!
+//! An operation calls a function of this module at the step that a bug changes. Without the feature `planted` no bug can be
+//! switched on, and each of these functions is the identity, or a constant that the compiler removes. Nothing else in the
+//! crate knows which bugs there are.
+
+use std::time::Duration;
+
+use redstart_log::{Index, SegmentId};
+
+use crate::{
+    Config, GroupId, SendOptions, Timestamp, TopicId,
+    index::Indexes,
+    pop::{Passes, Selected},
+    record::{Delivered, Fact},
+    state::State,
+};
 
 /// One planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
     /// Outcomes are reported before their frame is durable.
     AckBeforeDurable,
-    /// Ordered delivery does not look at locks.
+    /// Ordered delivery does not look at the locks of message groups.
     IgnoreGroupLock,
     /// Locks of message groups are not restored at start.
     ForgetLocksOnRestart,
@@ -22,17 +38,18 @@ pub enum Planted {
     /// Half messages are visible at once.
     ShowHalfMessages,
     /// Messages go to the dead-letter topic one attempt early.
-    BuryEarly,
+    DeadLetterEarly,
     /// A message whose properties cannot be read just now is passed over by an SQL filter.
     SkipUnreadable,
     /// A message that is given back counts as consumed.
-    GiveBackEnds,
+    GiveBackAcks,
     /// Expired dedup keys are removed only when a key is added, and none is added at the limit.
-    JamDedup,
+    KeepExpiredKeys,
     /// Message groups whose locks go with a removed segment do not wake their consumers.
-    FreeSilently,
+    RetireWithoutWake,
 }
 
+#[cfg(feature = "planted")]
 impl Planted {
     /// Every bug that can be planted.
     pub const ALL: [Planted; 14] = [
@@ -45,10 +62,121 @@ impl Planted {
         Planted::ForgetDedupKey,
         Planted::ForgetAcks,
         Planted::ShowHalfMessages,
-        Planted::BuryEarly,
+        Planted::DeadLetterEarly,
         Planted::SkipUnreadable,
-        Planted::GiveBackEnds,
-        Planted::JamDedup,
-        Planted::FreeSilently,
+        Planted::GiveBackAcks,
+        Planted::KeepExpiredKeys,
+        Planted::RetireWithoutWake,
     ];
+}
+
+#[cfg(feature = "planted")]
+fn is_planted(config: &Config, bug: Planted) -> bool {
+    config.planted == Some(bug)
+}
+
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+fn is_planted(_: &Config, _: Planted) -> bool {
+    false
+}
+
+/// Up to which frame decisions take effect.
+#[inline]
+pub(crate) fn committed(config: &Config, durable: Index, appended: impl FnOnce() -> Index) -> Index {
+    if is_planted(config, Planted::AckBeforeDurable) { appended() } else { durable }
+}
+
+/// Whether a fact goes to the log.
+#[inline]
+pub(crate) fn is_logged(config: &Config, fact: &Fact) -> bool {
+    !(matches!(fact, Fact::Ack { .. }) && is_planted(config, Planted::ForgetAcks))
+}
+
+/// What a pop takes out of one queue.
+#[inline]
+pub(crate) fn selected(config: &Config, mut selected: Selected) -> Selected {
+    if is_planted(config, Planted::IgnoreGroupLock) {
+        for blocked in selected.blocked.drain(..) {
+            let (offset, lock) = (blocked.offset, blocked.lock);
+            selected.delivered.push((Delivered { offset, attempt: 1, lock, priority: 0 }, None));
+        }
+    }
+    selected
+}
+
+/// What becomes of a message that an SQL filter needs and the disk did not give.
+#[inline]
+pub(crate) fn unreadable(config: &Config) -> Passes {
+    if is_planted(config, Planted::SkipUnreadable) { Passes::No } else { Passes::Unreadable }
+}
+
+/// After how many deliveries a message goes to the dead-letter topic.
+#[inline]
+pub(crate) fn attempts_max(config: &Config, attempts_max: u32) -> u32 {
+    attempts_max - u32::from(is_planted(config, Planted::DeadLetterEarly))
+}
+
+/// Whether a delivery that is given back counts as consumed.
+#[inline]
+pub(crate) fn acks_given_back(config: &Config) -> bool {
+    is_planted(config, Planted::GiveBackAcks)
+}
+
+/// The time with which the due times of delayed messages are compared.
+#[inline]
+pub(crate) fn timers_now(config: &Config, now: Timestamp) -> Timestamp {
+    const EARLY: Duration = Duration::from_millis(500);
+    if is_planted(config, Planted::FireEarly) { now.after(EARLY) } else { now }
+}
+
+/// How many expired dedup keys one step removes.
+#[inline]
+pub(crate) fn expired_keys_max(config: &Config, max: usize) -> usize {
+    if is_planted(config, Planted::KeepExpiredKeys) { 0 } else { max }
+}
+
+/// Whether dedup keys of earlier messages are looked up.
+#[inline]
+pub(crate) fn looks_up_dedup_keys(config: &Config) -> bool {
+    !is_planted(config, Planted::ForgetDedupKey)
+}
+
+/// How messages are stored.
+#[inline]
+pub(crate) fn send_options(config: &Config, options: SendOptions) -> SendOptions {
+    if is_planted(config, Planted::ShowHalfMessages) {
+        SendOptions { half: None, ..options }
+    } else {
+        options
+    }
+}
+
+/// Called before the index of a segment is written.
+#[inline]
+pub(crate) fn before_seal(config: &Config, indexes: &mut Indexes, segment: SegmentId) {
+    if is_planted(config, Planted::LoseTimersAtSeal) {
+        indexes.live_mut(segment).timers.clear();
+    }
+}
+
+/// Whether messages that must outlive their segment are copied forward.
+#[inline]
+pub(crate) fn copies_forward(config: &Config) -> bool {
+    !is_planted(config, Planted::DropTimersOfSegment)
+}
+
+/// The groups that are woken after a segment was removed.
+#[inline]
+pub(crate) fn woken_by_retire(config: &Config, groups: Vec<(GroupId, TopicId)>) -> Vec<(GroupId, TopicId)> {
+    if is_planted(config, Planted::RetireWithoutWake) { Vec::new() } else { groups }
+}
+
+/// Called when a start has restored the state.
+#[inline]
+pub(crate) fn after_start(config: &Config, state: &mut State) {
+    if is_planted(config, Planted::ForgetLocksOnRestart) {
+        let all = state.subscriptions.values_mut().flat_map(|subscription| &mut subscription.queues);
+        all.for_each(|progress| progress.locks = Some(Box::default()));
+    }
 }

@@ -43,9 +43,9 @@ impl Queue {
         self.runs.is_empty()
     }
 
-    /// Nothing has been proposed that is not visible yet.
-    pub fn is_settled(&self) -> bool {
-        self.proposed == self.end
+    /// Whether a message has been proposed for the queue that is not visible yet.
+    pub fn has_proposals(&self) -> bool {
+        self.proposed != self.end
     }
 
     pub fn propose(&mut self) -> QueueOffset {

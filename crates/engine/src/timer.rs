@@ -1,102 +1,32 @@
-//! Delayed messages, in the order in which they become due.
+//! Messages that become visible at a later time, in the order in which they are due.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
 
 use redstart_log::{Position, SegmentId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Entry, QueueKey, Timestamp, TopicId,
+    Timestamp, TopicId,
     codec::{Malformed, Put, Take},
-    record::Stored,
-    transaction::count_down,
+    message_ref::MessageRef,
+    open_transactions::count_down,
+    record::{put_timer_key, take_timer_key},
 };
 
 /// When a timer is due, and which it is: the position of the record that made it.
+///
+/// Layout, 16 bytes: due u64, id u64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimerKey {
     pub due: Timestamp,
     pub id: Position,
 }
 
-/// Where the message goes when due. Kept small: there may be tens of millions.
+/// A decision that ends a timer and is not yet durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timer {
-    pub queue: QueueKey,
-    pub position: Position,
-    pub size: u32,
-    pub tag_hash: i32,
-    pub group_hash: u32,
-    pub attempt: u16,
-    pub priority: u8,
-    pub state: TimerState,
-}
-
-/// A proposal that concerns the timer and is not yet durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum TimerState {
-    #[default]
-    Waiting,
-    Firing,
-    Recalling,
-}
-
-impl Timer {
-    pub const LEN: usize = 35;
-
-    pub fn of(stored: &Stored) -> Timer {
-        Timer {
-            queue: stored.queue,
-            position: stored.position,
-            size: stored.size,
-            tag_hash: stored.tag_hash,
-            group_hash: stored.group_hash,
-            attempt: 0,
-            priority: stored.priority,
-            state: TimerState::Waiting,
-        }
-    }
-
-    /// The queue entry of the message once it is due.
-    pub fn entry(&self, visible_at: Timestamp) -> Entry {
-        Entry {
-            position: self.position,
-            size: self.size,
-            stored_at: visible_at,
-            tag_hash: self.tag_hash,
-            group_hash: self.group_hash,
-            attempt: self.attempt,
-            priority: self.priority,
-        }
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.queue.topic.0);
-        out.put_u32(self.queue.queue.0);
-        out.put_u64(self.position.0);
-        out.put_u32(self.size);
-        out.put_u32(self.tag_hash as u32);
-        out.put_u32(self.group_hash);
-        out.put_u16(self.attempt);
-        out.put_u8(self.priority);
-        out.put_u32(0);
-    }
-
-    pub fn decode(take: &mut Take<'_>) -> Result<Timer, Malformed> {
-        let queue = crate::record::take_queue(take)?;
-        let timer = Timer {
-            queue,
-            position: Position(take.u64()?),
-            size: take.u32()?,
-            tag_hash: take.u32()? as i32,
-            group_hash: take.u32()?,
-            attempt: take.u16()?,
-            priority: take.u8()?,
-            state: TimerState::Waiting,
-        };
-        take.u32()?;
-        Ok(timer)
-    }
+pub(crate) enum TimerEnd {
+    Fire,
+    Recall,
 }
 
 /// All timers that have not fired.
@@ -104,19 +34,29 @@ impl Timer {
 /// They need no place in a checkpoint: each segment's index lists the timers made in it, and those above the
 /// watermark that were not recalled are the live ones. Only the few made below the watermark (due so soon that
 /// others fired first) are written out.
+///
+/// Layout in a checkpoint:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | watermark | timer key | the largest key that has fired |
+/// | recalled | u32, then timer keys | cancelled timers above the watermark |
+/// | late | u32, then (timer key, message reference) | timers up to the watermark that have not fired |
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    live: BTreeMap<TimerKey, Timer>,
+    live: BTreeMap<TimerKey, MessageRef>,
+    /// Live timers whose end has been proposed. Few: only those of decisions that are not yet durable.
+    ending: FxHashMap<TimerKey, TimerEnd>,
     /// The largest key that has fired.
     watermark: TimerKey,
     /// Cancelled timers above the watermark, with the newest segment whose index may list them: when that is gone, nothing
     /// is left that a start could restore them from. `None` while a start has not found one.
     recalled: BTreeMap<TimerKey, Option<SegmentId>>,
-    /// Where the next search for due timers begins: everything before it is firing.
-    proposed: TimerKey,
-    /// Live timers that share a message with a queue, or whose message lies in an older segment than the record that
+    /// Where the next search for due timers begins: the end of every timer before it has been proposed.
+    search_from: TimerKey,
+    /// Live timers that share a message with a queue, or whose message is in an older segment than the record that
     /// made them, so that the index of the message's segment does not list them.
-    lent: BTreeSet<(Position, TimerKey)>,
+    borrowed_bodies: BTreeSet<(Position, TimerKey)>,
     /// How many there are.
     by_topic: FxHashMap<TopicId, usize>,
 }
@@ -131,20 +71,21 @@ impl Timers {
         self.recalled.len()
     }
 
-    pub fn get(&self, key: TimerKey) -> Option<&Timer> {
+    pub fn get(&self, key: TimerKey) -> Option<&MessageRef> {
         self.live.get(&key)
     }
 
     /// Adds a timer whose record is in `segment`.
-    pub fn insert(&mut self, key: TimerKey, timer: Timer, segment: SegmentId) {
-        if key < self.proposed {
-            self.proposed = key;
+    pub fn insert(&mut self, key: TimerKey, message: MessageRef, segment: SegmentId) {
+        if key < self.search_from {
+            self.search_from = key;
         }
-        if timer.attempt > 0 || timer.position.0 < segment.0 {
-            self.lent.insert((timer.position, key));
+        if message.attempt > 0 || message.position.0 < segment.0 {
+            self.borrowed_bodies.insert((message.position, key));
         }
-        *self.by_topic.entry(timer.queue.topic).or_default() += 1;
-        if let Some(old) = self.live.insert(key, timer) {
+        *self.by_topic.entry(message.queue.topic).or_default() += 1;
+        if let Some(old) = self.live.insert(key, message) {
+            self.ending.remove(&key);
             count_down(&mut self.by_topic, old.queue.topic);
         }
     }
@@ -162,32 +103,40 @@ impl Timers {
     }
 
     /// A timer read from the index of `segment`: dropped when it has fired or was recalled.
-    pub fn restore(&mut self, key: TimerKey, timer: Timer, segment: SegmentId) {
+    pub fn restore(&mut self, key: TimerKey, message: MessageRef, segment: SegmentId) {
         if let Some(listed_in) = self.recalled.get_mut(&key) {
             *listed_in = Some(segment).max(*listed_in);
         } else if key > self.watermark {
             self.forget(key);
-            self.insert(key, timer, segment);
+            self.insert(key, message, segment);
         }
     }
 
     /// Timers that have not fired and need a message between two positions that was not stored for them.
-    pub fn lent_within(&self, from: Position, end: Position) -> impl Iterator<Item = (TimerKey, Timer)> {
+    pub fn borrowed_within(
+        &self,
+        from: Position,
+        end: Position,
+    ) -> impl Iterator<Item = (TimerKey, MessageRef)> {
         let range = (from, TimerKey::default())..(end, TimerKey::default());
-        self.lent.range(range).filter_map(|(_, key)| Some((*key, *self.live.get(key)?)))
+        self.borrowed_bodies.range(range).filter_map(|(_, key)| Some((*key, *self.live.get(key)?)))
     }
 
     /// Timers that have not fired and whose message is between two positions. Looks at all timers: only for a segment
     /// whose index is lost.
-    pub fn all_within(&self, from: Position, end: Position) -> Vec<(TimerKey, Timer)> {
-        let within = |timer: &Timer| (from..end).contains(&timer.position);
-        self.live.iter().filter(|(_, timer)| within(timer)).map(|(key, timer)| (*key, *timer)).collect()
+    pub fn all_within(&self, from: Position, end: Position) -> Vec<(TimerKey, MessageRef)> {
+        let within = |message: &MessageRef| (from..end).contains(&message.position);
+        self.live
+            .iter()
+            .filter(|(_, message)| within(message))
+            .map(|(key, message)| (*key, *message))
+            .collect()
     }
 
     /// Retries that are due after `at`.
     pub fn retries_after(&self, at: Timestamp) -> impl Iterator<Item = TimerKey> {
-        let retries = self.lent.iter().map(|(_, key)| *key).filter(move |key| key.due > at);
-        retries.filter(|key| self.live.get(key).is_some_and(|timer| timer.attempt > 0))
+        let later = self.borrowed_bodies.iter().map(|(_, key)| *key).filter(move |key| key.due > at);
+        later.filter(|key| self.live.get(key).is_some_and(|message| message.attempt > 0))
     }
 
     /// Timers that are due after `at`.
@@ -196,19 +145,29 @@ impl Timers {
     }
 
     fn forget(&mut self, key: TimerKey) -> bool {
-        let Some(timer) = self.live.remove(&key) else { return false };
-        self.lent.remove(&(timer.position, key));
-        count_down(&mut self.by_topic, timer.queue.topic);
+        let Some(message) = self.live.remove(&key) else { return false };
+        self.ending.remove(&key);
+        self.borrowed_bodies.remove(&(message.position, key));
+        count_down(&mut self.by_topic, message.queue.topic);
         true
     }
 
-    pub fn mark(&mut self, key: TimerKey, state: TimerState) {
-        if let Some(timer) = self.live.get_mut(&key) {
-            timer.state = state;
+    /// How a timer is about to end, if that has been proposed.
+    pub fn ending(&self, key: TimerKey) -> Option<TimerEnd> {
+        self.ending.get(&key).copied()
+    }
+
+    /// The recall of a timer has been proposed.
+    pub fn propose_recall(&mut self, key: TimerKey) {
+        if self.live.contains_key(&key) {
+            self.ending.insert(key, TimerEnd::Recall);
         }
-        if state == TimerState::Waiting {
-            self.proposed = self.proposed.min(key);
-        }
+    }
+
+    /// The end of a timer was refused: it is due as before.
+    pub fn withdraw_end(&mut self, key: TimerKey) {
+        self.ending.remove(&key);
+        self.search_from = self.search_from.min(key);
     }
 
     pub fn fired(&mut self, key: TimerKey) -> bool {
@@ -239,12 +198,12 @@ impl Timers {
 
     /// Moves the body of a live timer. At a start, the index that listed it may have gone with its segment: then this
     /// is all that is left of it.
-    pub fn relocate(&mut self, key: TimerKey, copy: Timer, segment: SegmentId) {
+    pub fn relocate(&mut self, key: TimerKey, copy: MessageRef, segment: SegmentId) {
         match self.live.get_mut(&key) {
-            Some(timer) => {
-                self.lent.remove(&(timer.position, key));
-                timer.position = copy.position;
-                timer.size = copy.size;
+            Some(message) => {
+                self.borrowed_bodies.remove(&(message.position, key));
+                message.position = copy.position;
+                message.size = copy.size;
             }
             None => self.restore(key, copy, segment),
         }
@@ -255,73 +214,71 @@ impl Timers {
         key <= self.watermark
     }
 
-    /// Due timers that nothing has been proposed for, at most `max`; they count as firing from here on.
-    pub fn take_due(&mut self, now: Timestamp, max: usize) -> Vec<(TimerKey, Timer)> {
+    /// Due timers whose end has not been proposed, at most `max`; the caller proposes it.
+    pub fn take_due(&mut self, now: Timestamp, max: usize) -> Vec<(TimerKey, MessageRef)> {
         let end = TimerKey { due: now, id: Position(u64::MAX) };
-        if self.proposed > end {
+        if self.search_from > end {
             return Vec::new();
         }
         let mut due = Vec::new();
-        for (key, timer) in self.live.range_mut(self.proposed..=end) {
+        for (key, message) in self.live.range(self.search_from..=end) {
             if due.len() == max {
                 break;
             }
-            self.proposed = *key;
-            if timer.state == TimerState::Waiting {
-                timer.state = TimerState::Firing;
-                due.push((*key, *timer));
+            self.search_from = *key;
+            if let Entry::Vacant(ending) = self.ending.entry(*key) {
+                ending.insert(TimerEnd::Fire);
+                due.push((*key, *message));
             }
         }
         due
     }
 
-    /// When the next timer that nothing has been proposed for is due.
+    /// When the next timer whose end has not been proposed is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.live
-            .range(self.proposed..)
-            .find(|(_, timer)| timer.state == TimerState::Waiting)
-            .map(|(key, _)| key.due)
+        let mut keys = self.live.range(self.search_from..).map(|(key, _)| key);
+        keys.find(|key| !self.ending.contains_key(key)).map(|key| key.due)
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        crate::record::put_timer_key(self.watermark, out);
+        put_timer_key(self.watermark, out);
         out.put_u32(self.recalled.len() as u32);
         for key in self.recalled.keys() {
-            crate::record::put_timer_key(*key, out);
+            put_timer_key(*key, out);
         }
-        let stragglers: Vec<_> = self.live.range(..=self.watermark).collect();
-        out.put_u32(stragglers.len() as u32);
-        for (key, timer) in stragglers {
-            crate::record::put_timer_key(*key, out);
-            timer.encode(out);
+        let late: Vec<_> = self.live.range(..=self.watermark).collect();
+        out.put_u32(late.len() as u32);
+        for (key, message) in late {
+            put_timer_key(*key, out);
+            message.encode(out);
         }
     }
 
     pub fn decode(take: &mut Take<'_>) -> Result<Timers, Malformed> {
-        use crate::record::take_timer_key;
         let watermark = take_timer_key(take)?;
         let recalled = (0..take.count(16)?)
             .map(|_| Ok((take_timer_key(take)?, None)))
             .collect::<Result<_, Malformed>>()?;
-        let live: BTreeMap<TimerKey, Timer> = (0..take.count(16 + Timer::LEN)?)
-            .map(|_| Ok((take_timer_key(take)?, Timer::decode(take)?)))
+        let live: BTreeMap<TimerKey, MessageRef> = (0..take.count(16 + MessageRef::LEN)?)
+            .map(|_| Ok((take_timer_key(take)?, MessageRef::decode(take)?)))
             .collect::<Result<_, _>>()?;
         // Where their records are is not known; they are few and about to fire.
-        let lent = live.iter().map(|(key, timer)| (timer.position, *key)).collect();
+        let borrowed_bodies = live.iter().map(|(key, message)| (message.position, *key)).collect();
         let mut by_topic = FxHashMap::default();
-        for timer in live.values() {
-            *by_topic.entry(timer.queue.topic).or_default() += 1;
+        for message in live.values() {
+            *by_topic.entry(message.queue.topic).or_default() += 1;
         }
-        Ok(Timers { live, watermark, recalled, proposed: TimerKey::default(), lent, by_topic })
+        Ok(Timers { live, watermark, recalled, borrowed_bodies, by_topic, ..Timers::default() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::QueueKey;
 
-    fn timer(position: u64) -> Timer {
-        Timer {
+    fn message(position: u64) -> MessageRef {
+        MessageRef {
             queue: QueueKey::default(),
             position: Position(position),
             size: 1,
@@ -329,7 +286,6 @@ mod tests {
             group_hash: 0,
             attempt: 0,
             priority: 0,
-            state: TimerState::Waiting,
         }
     }
 
@@ -338,7 +294,7 @@ mod tests {
         let key = |id| TimerKey { due: Timestamp(1_000), id: Position(id) };
         let mut timers = Timers::default();
         for id in [1, 2] {
-            timers.insert(key(id), timer(id), SegmentId(0));
+            timers.insert(key(id), message(id), SegmentId(0));
         }
         timers.recall(key(1), SegmentId(0));
         timers.recall(key(2), SegmentId(100));
@@ -358,7 +314,7 @@ mod tests {
         let mut bytes = Vec::new();
         timers.encode(&mut bytes);
         let mut timers = Timers::decode(&mut Take::new(&bytes, "timers")).unwrap();
-        timers.restore(key(2), timer(2), SegmentId(100));
+        timers.restore(key(2), message(2), SegmentId(100));
         timers.restored();
         assert_eq!((timers.len(), timers.recalled()), (0, 1), "the one in an index stays cancelled");
         timers.forget_segment(SegmentId(100));

@@ -101,6 +101,17 @@ impl Permission {
 }
 
 /// What an operator sets for a topic.
+///
+/// Layout:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | message type | u8 | the number of [`MessageType`] |
+/// | read queues | u32 | |
+/// | write queues | u32 | |
+/// | permission | u8 | 4 read + 2 write |
+/// | dedup window | u64 | in ms; 0 for none |
+/// | attributes | u32, then pairs of strings | sorted by name |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicConfig {
     pub message_type: MessageType,
@@ -172,7 +183,9 @@ impl TopicConfig {
     }
 
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<TopicConfig, Malformed> {
-        let message_type = MessageType::from_byte(take.u8()?).ok_or(take.malformed())?;
+        let byte = take.u8()?;
+        let unknown = Malformed::Newer { what: "message type", found: byte };
+        let message_type = MessageType::from_byte(byte).ok_or(unknown)?;
         Ok(TopicConfig {
             message_type,
             read_queues: take.u32()?,
@@ -193,6 +206,7 @@ pub(crate) fn validate_attributes(attributes: &BTreeMap<String, String>) -> Resu
     if size > ATTRIBUTES_BYTES_MAX { Err(size) } else { Ok(()) }
 }
 
+/// Layout: u32 count, then for each the name and the value (u32 length + UTF-8).
 pub(crate) fn put_attributes(attributes: &BTreeMap<String, String>, out: &mut Vec<u8>) {
     out.put_u32(attributes.len() as u32);
     for (key, value) in attributes {

@@ -1,8 +1,8 @@
-//! The small words of the engine: identifiers, offsets and instants.
+//! Identifiers, offsets and times.
 
 use std::{fmt, time::Duration};
 
-/// Milliseconds since the Unix epoch, as the owner of the shard told it. The engine never asks a clock.
+/// Milliseconds since the Unix epoch, as the owner of the shard passed it. The engine never asks a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub u64);
 

@@ -1,4 +1,4 @@
-//! What came and went is told once, when it is in force.
+//! A topic or group that is created, changed or deleted is listed once, when that is in force.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

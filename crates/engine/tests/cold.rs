@@ -1,4 +1,4 @@
-//! A backlog that is on the disk only: requests can be told instead of waiting.
+//! A backlog that is on the disk only: a request can be refused instead of waiting for the disk.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -80,7 +80,7 @@ fn a_cold_index_is_told_and_the_request_succeeds_once_it_was_read() {
     disk.evict();
     let cached = broker.engine.run_cached(vec![warmed], |engine| engine.pull(&pull));
     assert_eq!(cached.result.unwrap().messages.len(), 8);
-    let cached = broker.engine.run_cached(cached.lent, |engine| engine.pop(&pop, now));
+    let cached = broker.engine.run_cached(cached.parts, |engine| engine.pop(&pop, now));
     assert_eq!(cached.result.unwrap().deliveries.len(), 32);
     assert_eq!(cached.missed, None);
 }
@@ -95,7 +95,7 @@ fn a_filter_does_not_wait_for_bodies_and_gives_what_it_has_before_them() {
     let mut lent = Vec::new();
     let delivered = loop {
         let cached = broker.engine.run_cached(lent, |engine| engine.pop(&pop, now));
-        lent = cached.lent;
+        lent = cached.parts;
         match (cached.result, cached.missed) {
             (Ok(popped), _) if !popped.deliveries.is_empty() => break popped.deliveries.len(),
             (_, Some(part)) => {

@@ -1,4 +1,4 @@
-//! Messages that are stored and not yet visible: delayed, transactional, handed back.
+//! Messages that are stored and not yet visible: delayed, transactional, sent back.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,7 +88,7 @@ fn a_silent_producer_is_asked_and_at_last_the_message_is_rolled_back() {
         broker.engine.end_transaction(receipt.position, true, broker.now).is_err(),
         "a late commit is refused"
     );
-    assert_eq!(broker.engine.held().transactions, 0);
+    assert_eq!(broker.engine.deferred().transactions, 0);
     assert!(broker.ids("g", "t").is_empty());
 }
 

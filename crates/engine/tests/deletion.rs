@@ -51,7 +51,7 @@ fn a_commit_is_refused_when_the_topic_goes_or_is_gone() {
     broker.commit();
     assert_eq!(broker.engine.end_transaction(id, true, broker.now), refused);
     broker.commit();
-    assert_eq!(broker.engine.held().transactions, 0, "nobody is asked about it any more");
+    assert_eq!(broker.engine.deferred().transactions, 0, "no producer is asked about it any more");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_delayed_message_whose_topic_goes_is_dropped_and_leaves_nothing_behind() {
     broker.engine.tick(broker.now);
     broker.commit();
     broker.pass(secs(1));
-    assert_eq!(broker.engine.held().delayed, 0);
+    assert_eq!(broker.engine.deferred().delayed, 0);
     broker.create_topic("t", one_queue(MessageType::Normal));
     assert!(broker.ids("g", "t").is_empty());
 }
@@ -146,7 +146,7 @@ fn a_full_table_of_dedup_keys_has_room_again_when_windows_end() {
     broker.now = broker.now.after(secs(11));
     assert!(broker.engine.next_deadline().is_some_and(|at| at <= broker.now));
     broker.pass(secs(0));
-    assert_eq!(broker.engine.held().dedup_keys, 1, "a tick forgets what is over");
+    assert_eq!(broker.engine.deferred().dedup_keys, 1, "a tick forgets what is over");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn recalled_messages_are_remembered_only_while_a_segment_lists_them_and_within_t
         broker.engine.recall(key, broker.now).unwrap();
         broker.commit();
     }
-    assert_eq!(broker.engine.held().delayed, 0);
+    assert_eq!(broker.engine.deferred().delayed, 0);
     let full = delayed(&mut broker, 9);
     assert!(matches!(full, Err(SendError::TooMany { .. })), "{full:?}");
 }

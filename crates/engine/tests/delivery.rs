@@ -325,6 +325,35 @@ fn a_new_group_starts_at_the_newest_and_later_queues_from_their_beginning() {
 }
 
 #[test]
+fn a_new_group_begins_where_its_attribute_or_the_brokers_setting_says() {
+    let of_group = |from: Option<&str>| GroupConfig {
+        attributes: from.map(|from| (CONSUME_FROM.to_owned(), from.to_owned())).into_iter().collect(),
+        ..GroupConfig::default()
+    };
+    use ConsumeFrom::{Earliest, Latest};
+    for (setting, attribute, begins) in [
+        (Latest, None, Latest),
+        (Latest, Some("earliest"), Earliest),
+        (Earliest, None, Earliest),
+        (Earliest, Some("latest"), Latest),
+    ] {
+        let mut broker = Broker::new(Config { new_groups_from: setting, ..Config::default() });
+        broker.create_topic("t", one_queue(MessageType::Normal));
+        broker.create_group("g", of_group(attribute));
+        broker.send("t", message("before"));
+        broker.engine.join(&group("g"), &topic("t"), Start::Configured).unwrap();
+        broker.send("t", message("after"));
+        // A group that has begun goes on where it is.
+        broker.create_group("g", of_group(Some("latest")));
+        let expected: &[&str] = if begins == Earliest { &["before", "after"] } else { &["after"] };
+        assert_eq!(broker.ids("g", "t"), expected, "{setting} {attribute:?}");
+    }
+    let mut broker = broker(MessageType::Normal, GroupConfig::default());
+    let refused = broker.engine.put_group(&group("h"), of_group(Some("yesterday"))).unwrap_err();
+    assert!(refused.to_string().contains("latest"), "{refused}");
+}
+
+#[test]
 fn filtered_messages_move_progress_and_do_not_block_a_message_group() {
     let mut broker = broker(MessageType::Fifo, GroupConfig::ordered());
     for (id, tag) in [("a1", "no"), ("a2", "yes"), ("a3", "no")] {

@@ -188,7 +188,7 @@ fn a_message_is_passed_over_with_proof_only_and_that_is_counted() {
     broker.engine.pass_over(a.receipt, damaged).unwrap();
     broker.engine.pass_over(b.receipt, removed).unwrap();
     assert_eq!(broker.engine.passed_over(), PassedOver { damaged: 1, removed: 1 });
-    let told: Vec<Loss> = broker
+    let losses: Vec<Loss> = broker
         .engine
         .take_events()
         .into_iter()
@@ -197,7 +197,7 @@ fn a_message_is_passed_over_with_proof_only_and_that_is_counted() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, [Loss::Damaged, Loss::Removed]);
+    assert_eq!(losses, [Loss::Damaged, Loss::Removed]);
     broker.ack(&Got { id: "c".into(), attempt: 1, receipt: c.receipt });
     let progress = broker.engine.progress(&group("g"), &topic("t")).unwrap();
     assert_eq!((progress[0].lag(), progress[0].in_flight), (0, 0));
@@ -228,11 +228,11 @@ fn a_read_error_under_a_filter_skips_nothing_and_says_when_to_look_again() {
     switches.lock().messages = true;
     let popped = pop_raw(&mut broker, &filter);
     assert!(popped.deliveries.is_empty() && !popped.more, "{popped:?}");
-    assert_eq!(popped.retry_at, Some(broker.now.after(READ_AGAIN_AFTER)));
+    assert_eq!(popped.ask_again_at, Some(broker.now.after(READ_AGAIN_AFTER)));
     assert_eq!(switches.lock().reads, 1, "the search ends with the first failure");
     switches.lock().messages = false;
     let popped = pop_raw(&mut broker, &filter);
-    assert_eq!((popped.deliveries.len(), popped.retry_at), (2, None));
+    assert_eq!((popped.deliveries.len(), popped.ask_again_at), (2, None));
     assert_eq!(broker.engine.passed_over(), PassedOver::default());
 }
 
@@ -317,7 +317,7 @@ fn a_lock_that_retention_frees_wakes_its_group() {
     broker.send("t", in_group("a1", "a"));
     let held = broker.pop("g", "t", 1, secs(12 * 3600));
     assert_eq!(ids(&held), ["a1"]);
-    // The first one's segment is full, and the next message of its group lies in another.
+    // The first one's segment is full, and the next message of its group is in another.
     for n in 0..8 {
         broker.send("filler", Message { body: vec![1; 10_000].into(), ..message(&n.to_string()) });
     }

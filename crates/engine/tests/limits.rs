@@ -109,9 +109,9 @@ fn a_delay_of_forty_days_is_taken_and_one_millisecond_more_is_refused() {
     let limit_ms = (40 * DAY * 1000).to_string();
     let value_ms = (40 * DAY * 1000 + 1).to_string();
     says(&send(&mut broker, over).unwrap_err(), &[&limit_ms, &value_ms]);
-    assert_eq!(broker.engine.held().delayed, 0);
+    assert_eq!(broker.engine.deferred().delayed, 0);
     send(&mut broker, at).unwrap();
-    assert_eq!(broker.engine.held().delayed, 1);
+    assert_eq!(broker.engine.deferred().delayed, 1);
 }
 
 #[test]

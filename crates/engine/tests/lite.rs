@@ -245,7 +245,7 @@ fn a_subscriber_may_say_where_its_group_goes_on() {
         (LiteOffset::Max, None, "the end"),
         (LiteOffset::Min, Some("a0"), "the beginning"),
         (LiteOffset::At(QueueOffset(4)), Some("a4"), "an offset"),
-        (LiteOffset::Last, Some("a5"), "where it stands: a4 was acked"),
+        (LiteOffset::Last, Some("a5"), "at its offset: a4 was acked"),
         (LiteOffset::Back(2), Some("a4"), "two before a6"),
         (LiteOffset::Back(99), Some("a0"), "not before the beginning"),
         (LiteOffset::At(QueueOffset(99)), None, "not beyond the end"),
@@ -260,8 +260,8 @@ fn a_subscriber_may_say_where_its_group_goes_on() {
     broker.create_group("new", GroupConfig::default());
     broker.engine.join_lite(&group("new"), a, LiteOffset::Back(2)).unwrap();
     let name = TopicName::lite(&topic(PARENT), &lite("a"));
-    let stands = broker.engine.consumer_offset(&group("new"), &name, QueueId(0)).unwrap();
-    assert_eq!(stands, Some(QueueOffset(4)), "a new group counts back from the end");
+    let offset = broker.engine.consumer_offset(&group("new"), &name, QueueId(0)).unwrap();
+    assert_eq!(offset, Some(QueueOffset(4)), "a new group counts back from the end");
 }
 
 #[test]

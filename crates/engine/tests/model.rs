@@ -10,9 +10,9 @@ mod model {
     mod gate;
     mod offsets;
     pub mod ops;
+    mod progress;
     mod reference;
     mod requests;
-    mod standing;
     mod views;
 }
 
@@ -96,7 +96,7 @@ fn pop(group: usize, topic: usize, max: usize) -> Op {
 }
 
 fn set_group(group: usize, ordered: bool, retries: u32) -> Op {
-    Op::PutGroup { group, ordered, retries, steps_ms: vec![1], enabled: true }
+    Op::PutGroup { group, ordered, retries, steps_ms: vec![1], enabled: true, from: None }
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_message_whose_dead_letter_was_refused_is_the_same_after_a_restart() {
 
 #[test]
 fn a_message_popped_while_its_dead_letter_is_written_is_in_flight_also_after_a_restart() {
-    // It is handed back for the last time without having been popped, and the pop comes before that is durable.
+    // It is sent back for the last time without having been popped, and the pop comes before that is durable.
     let back = Op::SendBack { group: 2, topic: 0, queue: 0, offset: 1, delay_ms: None, retries: None };
     check(&[
         plain(0),

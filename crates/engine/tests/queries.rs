@@ -133,7 +133,7 @@ fn a_trace_tells_of_delivery_retry_and_ack() {
             TraceEvent::Stored,
             visible(0),
             delivered(1, until),
-            TraceEvent::Rescheduled { group: "g".into(), visible_at: retry_at, retry: true },
+            TraceEvent::Rescheduled { group: "g".into(), visible_at: retry_at, given_back: true },
             delivered(2, broker.now.after(secs(5))),
             TraceEvent::Acked { group: "g".into() },
         ]
@@ -320,7 +320,7 @@ fn a_topic_created_again_under_its_name_starts_empty() {
     assert_eq!(view.queues, [(QueueId(0), QueueOffset(0), QueueOffset(0))]);
     assert!(everything(&broker, "x").is_empty());
     assert_eq!(broker.engine.ack(held[0].receipt, broker.now), Err(AckError::Unknown));
-    assert!(broker.engine.groups_of(&topic("t")).is_empty(), "nobody has consumed the new one");
+    assert!(broker.engine.groups_of(&topic("t")).is_empty(), "no group has consumed the new one");
     let id = open.position;
     let refused = broker.engine.end_transaction(id, true, broker.now);
     assert_eq!(refused, Err(TransactionError::TopicGone { id }), "there is nothing to commit to");

@@ -7,11 +7,15 @@ mod support;
 use std::sync::Arc;
 
 use redstart_engine::{AckError, Config, Engine, GroupConfig, MessageType, SettingError, Timestamp};
-use redstart_log::{DiskLog, Log, Options, sim::SimStorage};
+use redstart_log::{DiskLog, Index, Log, Options, sim::SimStorage};
 use support::{Broker, message, one_queue, secs};
 
+fn open_log(disk: &SimStorage) -> DiskLog {
+    DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(64 << 10)).unwrap().0
+}
+
 fn open(disk: &SimStorage, now: Timestamp) -> Broker {
-    let (log, _) = DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(64 << 10)).unwrap();
+    let log = open_log(disk);
     let flusher = log.flusher();
     let (engine, _) = Engine::open(Box::new(log), Config::default()).unwrap();
     Broker { engine, flusher, now }
@@ -73,4 +77,33 @@ fn all_settings_together_have_a_limit() {
     broker.engine.put_setting("n", "1", None).unwrap();
     broker.commit();
     broker.engine.put_setting("n", "1", Some("small")).unwrap();
+}
+
+#[test]
+fn a_log_with_records_of_a_newer_version_is_refused_as_such() {
+    let disk = SimStorage::new(1);
+    let mut log = open_log(&disk);
+    // Length, checksum, kind and a body of one byte.
+    let record = [10, 0, 0, 0, 0, 0, 0, 0, 63, 1];
+    log.append(1_000_000, &record).unwrap();
+    log.flusher().flush().unwrap();
+    let error = Engine::open(Box::new(log), Config::default()).map(|_| ()).unwrap_err();
+    assert!(error.is_newer(), "{error}");
+    assert!(error.to_string().contains("record kind 63"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_of_a_newer_version_stops_the_start_and_a_damaged_one_does_not() {
+    let disk = SimStorage::new(1);
+    let mut broker = open(&disk, Timestamp(1_000_000));
+    broker.create_topic("t", one_queue(MessageType::Normal));
+    drop(broker);
+    for (first_byte, newer) in [(0, false), (200, true)] {
+        let log = open_log(&disk);
+        log.checkpoints().save(Index(1), &[first_byte]).unwrap();
+        match Engine::open(Box::new(log), Config::default()) {
+            Ok((_, recovered)) => assert!(!newer && recovered.damaged_checkpoints.len() == 1),
+            Err(error) => assert!(newer && error.is_newer(), "{error}"),
+        }
+    }
 }

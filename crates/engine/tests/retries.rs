@@ -84,8 +84,8 @@ fn each_message_comes_once_to_receives_of_its_own_topic() {
     got.iter().chain(&other).for_each(|got| broker.ack(got));
     broker.pass(secs(60));
     assert!(receive(&mut broker, "t").is_empty() && receive(&mut broker, "u").is_empty());
-    let stands = broker.engine.consumer_offset(&group("g"), &topic("%RETRY%g"), QueueId(0)).unwrap();
-    assert_eq!(stands, Some(QueueOffset(3)), "nothing is left for those who pull");
+    let offset = broker.engine.consumer_offset(&group("g"), &topic("%RETRY%g"), QueueId(0)).unwrap();
+    assert_eq!(offset, Some(QueueOffset(3)), "nothing is left for consumers that pull");
 }
 
 #[test]
@@ -100,6 +100,17 @@ fn a_retry_that_fails_again_comes_again_and_ends_as_a_dead_letter() {
     }
     assert!(receive(&mut broker, "t").is_empty());
     broker.pass(secs(1));
+}
+
+#[test]
+fn a_retry_that_waited_for_a_receive_of_its_topic_counts_on_below_a_lowered_limit() {
+    let mut broker = broker();
+    let a = broker.send("t", message("a"));
+    hand_back(&mut broker, &a, 2);
+    broker.create_group("g", GroupConfig { retries_max: 1, ..GroupConfig::default() });
+    broker.pass(secs(1));
+    assert!(receive(&mut broker, "u").is_empty(), "it is passed over");
+    assert_eq!(shown(&receive(&mut broker, "t")), [("a", 4)]);
 }
 
 #[test]

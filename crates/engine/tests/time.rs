@@ -173,7 +173,7 @@ fn delayed_messages_keep_their_time_unless_no_right_clock_can_have_set_it() {
     assert!(broker.ids("g", "t").is_empty());
     broker.pass(secs(2));
     assert_eq!(broker.ids("g", "t"), ["in an hour"]);
-    assert_eq!(broker.engine.held().delayed, 0);
+    assert_eq!(broker.engine.deferred().delayed, 0);
 }
 
 /// Fills `count` segments, and makes checkpoints that cover them.

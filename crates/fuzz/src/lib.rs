@@ -1,6 +1,7 @@
 //! What must hold for any bytes that a peer may send: nothing panics, nothing grows beyond its bound, and what was read can
 //! be written and read again. `fuzz/` runs these for hours; the tests here for a moment, from the same seeds.
 
+mod auth;
 mod bodies;
 mod frames;
 mod grpc;
@@ -23,6 +24,8 @@ macro_rules! targets {
 }
 
 targets! {
+    auth::policy,
+    auth::signature,
     frames::frame,
     frames::header,
     frames::send,

@@ -12,7 +12,7 @@ pub fn pop_handle(data: &[u8]) {
     let _ = redstart_server::remoting::fuzz::is_recall_handle(text);
 }
 
-/// Nobody can make a handle without the key.
+/// A handle cannot be made without the key.
 pub fn receipt_handle(data: &[u8]) {
     const KEY: [u8; 32] = [0x5a; 32];
     if let Ok(text) = std::str::from_utf8(data) {

@@ -29,10 +29,10 @@ use shared::{Shared, Tail, Writing};
 use spare::Reserve;
 pub use spare::Spare;
 
-/// A buffer that had to hold a large frame is given back rather than kept for the small ones.
+/// A write buffer that grew beyond this for one large frame is freed instead of kept.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
-/// What is written ahead of the frames.
+/// Written where the next frames will be, see [`DiskLog::fill_ahead`].
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Behind a frame of this size nothing is written ahead: its own bytes weigh more than what that would save.
 const LARGE_FRAME_BYTES: u64 = 64 << 10;
@@ -157,7 +157,7 @@ impl DiskLog {
     /// Begins the next segment. On an error the active one stays active.
     fn start_segment(&mut self) -> Result<(), Error> {
         // At most the newest file may lack its header or its name after a power cut.
-        self.settle_active()?;
+        self.sync_active_beginning()?;
         let old = &self.active.segment;
         let header = segment_file::Header {
             base: old.end() + TRAILER_BYTES,
@@ -170,7 +170,7 @@ impl DiskLog {
             Some(spare) => {
                 self.begin_from(spare.file.as_ref(), &header)?;
                 // The next flush sees to it.
-                segment.set_settled(false);
+                segment.set_beginning_durable(false);
                 spare.file
             }
             None => {
@@ -187,7 +187,7 @@ impl DiskLog {
         self.filled = 0;
         self.activate(Writing { segment, file });
         // Without a manifest nothing tells a header that was torn from one that was damaged later.
-        if self.shared.manifest.is_kept() { Ok(()) } else { self.settle_active() }
+        if self.shared.manifest.is_kept() { Ok(()) } else { self.sync_active_beginning() }
     }
 
     /// Makes a segment of the spare. Nothing of it is durable when this returns. After an error the spare is not used
@@ -205,12 +205,12 @@ impl DiskLog {
 
     /// Makes the header and the name of the active segment durable. Only a log that rolls twice between two flushes
     /// waits for this.
-    fn settle_active(&self) -> Result<(), Error> {
+    fn sync_active_beginning(&self) -> Result<(), Error> {
         let Writing { segment, file } = &self.active;
-        if !segment.is_settled() {
+        if !segment.is_beginning_durable() {
             file.sync_data().map_err(|err| self.shared.poison(self.writing(err)))?;
             self.shared.sync_dir()?;
-            segment.set_settled(true);
+            segment.set_beginning_durable(true);
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub enum ReadError {
     Io { what: String, source: io::Error },
 }
 
-/// An IO error with what was being done; a full disk is told from the others.
+/// An IO error with what was being done; a full disk has a variant of its own.
 pub(crate) fn io_error(what: impl Into<String>, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace(source),

@@ -9,7 +9,7 @@ pub(crate) const ALIGNMENT: u64 = 8;
 pub(crate) const VERSION: u8 = 1;
 const MAGIC: [u8; 3] = *b"rsf";
 
-/// Where a frame stands. It enters the checksum of the header, so that a frame written to the wrong place, or
+/// The place of a frame. It enters the checksum of the header, so that a frame written to the wrong place, or
 /// the copy of a frame inside a payload, is never taken for a frame of this log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {

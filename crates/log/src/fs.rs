@@ -166,7 +166,7 @@ impl StorageFile for FsFile {
         Ok(filled)
     }
 
-    /// Into memory that nobody has filled with zeros before.
+    /// Reads into uninitialized capacity: a buffer that is overwritten anyway need not be zeroed first.
     fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {

@@ -120,20 +120,21 @@ pub trait Flusher: Send + Sync {
     /// not durable before may be trusted, and every later call fails until the log is opened again.
     fn flush(&self) -> Result<Index, Error>;
 
-    /// To be called when nothing was flushed for a moment: makes the record durable that tells a start up to where the
-    /// log was, so that a power cut does not hide a loss.
-    fn rest(&self) -> Result<(), Error> {
+    /// Makes the newest record of the manifest durable. Called when nothing was flushed for a while: after it, a start notices
+    /// the loss of any frame that is durable now.
+    fn sync_manifest(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
 /// Positioned reads, shared by all threads.
 pub trait Reader: Send + Sync {
-    /// Reads `len` bytes of one segment. The bytes are not checked: whoever wrote them carries the checksum.
+    /// Reads `len` bytes of one segment. The bytes are not checked: records carry checksums of their own, which the
+    /// caller verifies.
     fn read(&self, position: Position, len: usize) -> Result<Bytes, ReadError>;
 
-    /// The same for many small reads near each other: what lies around is read along and kept for a while. The block holds
-    /// at least what was asked for.
+    /// The same for many small reads near each other: a whole block around them is read and cached. The block that is
+    /// returned holds at least what was asked for.
     fn read_near(&self, position: Position, len: usize) -> Result<Block, ReadError> {
         Ok(Block { at: position, bytes: self.read(position, len)? })
     }

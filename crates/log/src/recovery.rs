@@ -39,7 +39,7 @@ pub struct Recovery {
     pub cut: Option<Cut>,
     /// Leftovers of interrupted work that were removed, and the segments behind a cut.
     pub removed: Vec<String>,
-    /// Stored indexes that were damaged. They are removed: whoever wrote them can write them again.
+    /// Stored indexes that were damaged. They are removed; the engine builds them again from their segments.
     pub damaged_indexes: Vec<String>,
     /// Whether the manifest was unreadable and was made again: data that went missing before is not noticed.
     pub damaged_manifest: bool,

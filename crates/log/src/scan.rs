@@ -182,12 +182,12 @@ fn next(
     Ok(Ok(header))
 }
 
-/// What stands behind the place where a walk ended.
+/// What was found behind the place where a walk ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beyond {
     /// Bytes up to the last one that is not zero.
     pub bytes: u64,
-    /// Where a frame stands that knew the bad place to be durable.
+    /// Position of a frame whose *durable* field is beyond the bad place.
     pub witness: Option<u64>,
 }
 
@@ -200,8 +200,8 @@ pub(crate) struct Break {
 }
 
 /// Searches for frames that were written when the log was already durable beyond the break. After a crash,
-/// later frames may be there and earlier ones not: that is a torn tail. But whoever wrote a frame *after* the
-/// broken place was synced proves that the place was whole once, and is damaged now.
+/// later frames may be there and earlier ones not: that is a torn tail. A frame that was written *after* the
+/// broken place had been synced proves that the place was good once and is damaged now.
 pub(crate) fn look_beyond(
     window: &mut Window<'_>,
     segment: &segment_file::Header,

@@ -24,7 +24,7 @@ pub(crate) struct Segment {
     last_term: AtomicU64,
     active: AtomicBool,
     /// Whether the header and the name of the file are durable.
-    settled: AtomicBool,
+    beginning_durable: AtomicBool,
     has_index: AtomicBool,
     log_file: Slot,
     index_file: Slot,
@@ -60,7 +60,7 @@ impl Segment {
             last_timestamp_ms: AtomicU64::new(end.last_timestamp_ms),
             last_term: AtomicU64::new(end.last_term),
             active: AtomicBool::new(false),
-            settled: AtomicBool::new(true),
+            beginning_durable: AtomicBool::new(true),
             has_index: AtomicBool::new(false),
             log_file: Slot::default(),
             index_file: Slot::default(),
@@ -113,12 +113,12 @@ impl Segment {
         self.active.store(active, Ordering::Release);
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+    pub(crate) fn is_beginning_durable(&self) -> bool {
+        self.beginning_durable.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_settled(&self, settled: bool) {
-        self.settled.store(settled, Ordering::Release);
+    pub(crate) fn set_beginning_durable(&self, durable: bool) {
+        self.beginning_durable.store(durable, Ordering::Release);
     }
 
     pub(crate) fn has_index(&self) -> bool {
@@ -244,7 +244,7 @@ impl Segments {
         slot.get()
     }
 
-    /// An open handle. Whoever holds it can go on reading after the file is removed or the handle forgotten.
+    /// An open handle. It stays readable after the file is removed or the handle is closed here.
     pub(crate) fn file(&self, segment: &Segment, part: Part) -> io::Result<Arc<dyn StorageFile>> {
         if let Some(file) = self.open_file(segment, part) {
             return Ok(file);

@@ -60,7 +60,7 @@ pub(crate) struct Header {
 /// | 60 | 4 | CRC-32C of the bytes before it |
 ///
 /// The trailer belongs to the address space: the next segment begins where the trailer ends. So the end of
-/// one segment and the beginning of the next are different positions, and a reader can stand at either.
+/// one segment and the beginning of the next are different positions, and a reader can be at either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub base: u64,

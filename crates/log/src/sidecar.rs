@@ -1,4 +1,4 @@
-//! Layouts of the files that stand beside the segments: stored indexes and checkpoints.
+//! Layouts of the files beside the segments: stored indexes and checkpoints.
 
 use crate::field::{Fields, is_sealed, u8_at, u32_at, u64_at};
 

@@ -1,7 +1,7 @@
-//! A disk in memory that does what disks do to programs that trust them.
+//! A disk in memory that loses, tears, misdirects and corrupts writes, for tests and the simulation.
 //!
-//! It remembers what was synced and what was not. [`SimStorage::crash`] keeps the first and rolls dice for the
-//! second. Every run is a function of its seeds.
+//! It remembers what was synced and what was not. [`SimStorage::crash`] keeps the first; for the second the
+//! seed decides. Every run is a function of its seeds.
 
 mod disk;
 mod inode;
@@ -97,12 +97,12 @@ impl SimStorage {
         self.disk().faults.fail_read = Some(n);
     }
 
-    /// Lets every read fail with an IO error, until told otherwise.
+    /// While set, every read fails with an IO error.
     pub fn fail_reads(&self, fail: bool) {
         self.disk().faults.fail_reads = fail;
     }
 
-    /// Lets no file be opened or created, as when the process has no file descriptor left, until told otherwise.
+    /// While set, no file can be opened or created, as when the process has no file descriptor left.
     pub fn no_descriptors(&self, none: bool) {
         self.disk().faults.no_descriptors = none;
     }
@@ -143,7 +143,7 @@ impl SimStorage {
         self.disk().flip_bit(name, offset, bit)
     }
 
-    /// Shortens a file behind everyone's back. Says whether there is such a file.
+    /// Shortens a file without counting it as an operation. Says whether there is such a file.
     pub fn truncate_file(&self, name: &str, len: u64) -> bool {
         self.disk().truncate_file(name, len)
     }

@@ -26,7 +26,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     fn usage(&self) -> io::Result<Usage>;
 
-    /// Takes the directory for this process until the guard is dropped, or says who has it.
+    /// Locks the directory for this process until the guard is dropped; the error names the process that holds it.
     fn lock(&self) -> Result<LockGuard, Error>;
 
     /// A number that no client can guess, for the header of a new segment.

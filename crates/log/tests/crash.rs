@@ -45,9 +45,9 @@ fn frames(log: &DiskLog) -> Vec<Frame> {
     frames
 }
 
-/// What the outside has been told, and so may rely on.
+/// What the log has acknowledged, and must keep.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Acknowledged {
     /// Every payload that was ever handed to append, by index; the last one counts.
     given: BTreeMap<u64, Vec<Vec<u8>>>,
     committed: u64,
@@ -63,7 +63,7 @@ struct Told {
 /// A life with everything in it. Ends early, with an error, where the disk dies.
 struct Life {
     log: DiskLog,
-    told: Told,
+    acknowledged: Acknowledged,
     random: Random,
     /// Segments are made ahead of need.
     spares: bool,
@@ -80,7 +80,7 @@ impl Life {
             let index = self.log.appended().0 + 1;
             let len = self.random.below(900);
             let bytes = payload(self.random.next(), len);
-            self.told.given.entry(index).or_default().push(bytes.clone());
+            self.acknowledged.given.entry(index).or_default().push(bytes.clone());
             self.log.append(index * 10, &bytes)?;
             if self.spares && self.random.one_in(2) {
                 make_spare(&mut self.log)?;
@@ -90,7 +90,7 @@ impl Life {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.told.committed = self.log.flusher().flush()?.0;
+        self.acknowledged.committed = self.log.flusher().flush()?.0;
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Life {
         let sealed = self.log.segments().into_iter().find(|segment| !segment.active && !segment.has_index);
         if let Some(sealed) = sealed {
             let index = payload(sealed.id.0, 700);
-            self.told.indexes.insert(sealed.id.0, index.clone());
+            self.acknowledged.indexes.insert(sealed.id.0, index.clone());
             self.log.index_writer().write(sealed.id, &index)?;
         }
         Ok(())
@@ -106,28 +106,28 @@ impl Life {
 
     fn save_checkpoint(&mut self, at: u64) -> Result<(), Error> {
         self.log.checkpoints().save(Index(at), &payload(at, 1500))?;
-        self.told.checkpoints.push(at);
-        let old = self.told.checkpoints.len().saturating_sub(2);
-        self.told.checkpoints.drain(..old);
+        self.acknowledged.checkpoints.push(at);
+        let old = self.acknowledged.checkpoints.len().saturating_sub(2);
+        self.acknowledged.checkpoints.drain(..old);
         Ok(())
     }
 
     fn remove_oldest(&mut self) -> Result<(), Error> {
         let oldest = self.log.segments()[0];
         if !oldest.active {
-            self.told.removed = oldest.last.0;
+            self.acknowledged.removed = oldest.last.0;
             self.log.remove_oldest(oldest.id)?;
         }
         Ok(())
     }
 
     fn truncate(&mut self, last: u64) -> Result<(), Error> {
-        self.told.truncated = Some(last);
-        self.told.checkpoints.retain(|at| *at <= last);
+        self.acknowledged.truncated = Some(last);
+        self.acknowledged.checkpoints.retain(|at| *at <= last);
         self.log.truncate(Index(last))?;
-        self.told.committed = self.told.committed.min(last);
-        self.told.truncated = None;
-        for given in self.told.given.range_mut(last + 1..) {
+        self.acknowledged.committed = self.acknowledged.committed.min(last);
+        self.acknowledged.truncated = None;
+        for given in self.acknowledged.given.range_mut(last + 1..) {
             given.1.clear();
         }
         Ok(())
@@ -147,9 +147,9 @@ impl Life {
         self.store_index()?;
         self.remove_oldest()?;
         self.append(5)?;
-        self.save_checkpoint(self.told.committed)?;
+        self.save_checkpoint(self.acknowledged.committed)?;
         self.flush()?;
-        self.truncate(self.told.committed - 2)?;
+        self.truncate(self.acknowledged.committed - 2)?;
         self.append(3)?;
         self.flush()?;
         self.store_index()?;
@@ -163,28 +163,30 @@ impl Life {
 }
 
 /// Lives until the end, or until the disk dies.
-fn live(disk: &SimStorage, seed: u64) -> Option<Told> {
+fn live(disk: &SimStorage, seed: u64) -> Option<Acknowledged> {
     let (log, _) = open(disk).ok()?;
-    let mut life = Life { log, told: Told::default(), random: Random::new(seed), spares: seed % 2 == 1 };
+    let mut life =
+        Life { log, acknowledged: Acknowledged::default(), random: Random::new(seed), spares: seed % 2 == 1 };
     let lived = life.live();
     assert!(lived.is_ok() || disk.is_dead(), "seed {seed}: {lived:?}");
-    Some(life.told)
+    Some(life.acknowledged)
 }
 
-/// Opens what a crash left, and holds it against what was told.
-fn assert_kept(disk: &SimStorage, told: &Told, what: &str) {
+/// Opens what a crash left, and compares it with what was acknowledged.
+fn assert_kept(disk: &SimStorage, acknowledged: &Acknowledged, what: &str) {
     let report = check(disk).unwrap_or_else(|err| panic!("{what}: check: {err}"));
     assert!(report.is_sound(), "{what}: {report:?}");
     let (log, _) = open(disk).unwrap_or_else(|err| panic!("{what}: {err}"));
     let found = frames(&log);
     let first = log.segments()[0].first.0;
-    assert!(first <= told.removed + 1, "{what}: frames before {first} are gone");
-    let must_have = told.truncated.map_or(told.committed, |last| last.min(told.committed));
+    assert!(first <= acknowledged.removed + 1, "{what}: frames before {first} are gone");
+    let must_have =
+        acknowledged.truncated.map_or(acknowledged.committed, |last| last.min(acknowledged.committed));
     assert!(log.appended().0 >= must_have, "{what}: {must_have} was committed, {} is there", log.appended());
     assert_eq!(log.committed(), log.appended(), "{what}: what is found on open is durable");
     for (frame, index) in found.iter().zip(first..) {
         assert_eq!(frame.index.0, index, "{what}");
-        let given = told.given.get(&index).map(Vec::as_slice).unwrap_or_default();
+        let given = acknowledged.given.get(&index).map(Vec::as_slice).unwrap_or_default();
         assert!(given.iter().any(|given| *given == frame.payload), "{what}: frame {index} was never given");
         assert_eq!(frame.timestamp_ms, index * 10, "{what}");
     }
@@ -192,14 +194,22 @@ fn assert_kept(disk: &SimStorage, told: &Told, what: &str) {
     let (checkpoints, damaged) = log.checkpoints().load().unwrap();
     assert_eq!(damaged, Vec::<String>::new(), "{what}");
     let newest = checkpoints.first().map_or(0, |(at, _)| at.0);
-    assert!(Some(&newest) >= told.checkpoints.last(), "{what}: {newest} is left of {:?}", told.checkpoints);
+    assert!(
+        Some(&newest) >= acknowledged.checkpoints.last(),
+        "{what}: {newest} is left of {:?}",
+        acknowledged.checkpoints
+    );
     for (at, state) in checkpoints {
         assert_eq!(state, payload(at.0, 1500), "{what}");
     }
     for segment in log.segments().iter().filter(|segment| segment.has_index) {
         let reader = log.reader();
         let len = reader.index_len(segment.id).unwrap().unwrap() as usize;
-        assert_eq!(reader.index_read(segment.id, 0, len).unwrap(), told.indexes[&segment.id.0], "{what}");
+        assert_eq!(
+            reader.index_read(segment.id, 0, len).unwrap(),
+            acknowledged.indexes[&segment.id.0],
+            "{what}"
+        );
     }
 }
 
@@ -217,13 +227,13 @@ fn committed_frames_survive_a_crash_at_every_step() {
         for at in 1..=operations {
             let disk = SimStorage::new(life);
             disk.crash_at(at);
-            let told = live(&disk, life).unwrap_or_default();
+            let acknowledged = live(&disk, life).unwrap_or_default();
             for seed in 0..12 {
                 let after = disk.crash(at * 1000 + seed);
-                assert_kept(&after, &told, &format!("life {life}, crash at step {at}, seed {seed}"));
+                assert_kept(&after, &acknowledged, &format!("life {life}, crash at step {at}, seed {seed}"));
             }
             // A process that was killed, on a machine that goes on.
-            assert_kept(&disk.snapshot(), &told, &format!("life {life}, kill at step {at}"));
+            assert_kept(&disk.snapshot(), &acknowledged, &format!("life {life}, kill at step {at}"));
         }
     }
 }
@@ -234,7 +244,7 @@ fn recovery_is_idempotent_when_it_crashes_itself() {
     for at in (1..=operations).step_by(3) {
         let disk = SimStorage::new(3);
         disk.crash_at(at);
-        let told = live(&disk, 3).unwrap_or_default();
+        let acknowledged = live(&disk, 3).unwrap_or_default();
         let after = disk.crash(at);
         let whole = after.snapshot();
         let expected = open(&whole).map(|(log, _)| frames(&log)).unwrap();
@@ -245,7 +255,7 @@ fn recovery_is_idempotent_when_it_crashes_itself() {
             let what = format!("crash at step {at}, and at step {step} of its recovery");
             for seed in 0..2 {
                 let twice = again.crash(step * 100 + seed);
-                assert_kept(&twice, &told, &what);
+                assert_kept(&twice, &acknowledged, &what);
                 let (log, _) = open(&twice).unwrap();
                 assert_eq!(frames(&log), expected, "{what}");
             }
@@ -316,12 +326,12 @@ fn frames_found_after_a_failed_sync_are_written_again() {
     }
 }
 
-/// Random work, random flushes, a crash at a random place; true if the log kept what it told.
+/// Random work, random flushes, a crash at a random place; true if the log kept what it acknowledged.
 fn keeps_its_word(seed: u64, planted: Option<Planted>) -> bool {
     let run = || {
         let mut random = Random::new(seed);
         let mut disk = SimStorage::new(seed);
-        let mut told = Told::default();
+        let mut acknowledged = Acknowledged::default();
         let mut options = options();
         options.planted = planted;
         options.ahead_bytes = [0, 256, 4096][seed as usize % 3];
@@ -329,16 +339,20 @@ fn keeps_its_word(seed: u64, planted: Option<Planted>) -> bool {
             let Ok((log, _)) = DiskLog::open(Arc::new(disk.clone()), options.clone()) else {
                 panic!("does not open");
             };
-            assert!(log.appended().0 >= told.committed, "committed frames are gone");
+            assert!(log.appended().0 >= acknowledged.committed, "committed frames are gone");
             for frame in frames(&log) {
-                assert_eq!(told.given[&frame.index.0].last(), Some(&frame.payload.to_vec()), "wrong frame");
+                assert_eq!(
+                    acknowledged.given[&frame.index.0].last(),
+                    Some(&frame.payload.to_vec()),
+                    "wrong frame"
+                );
             }
             let last = log.appended().0;
-            told.given.split_off(&(last + 1));
-            told.committed = last;
+            acknowledged.given.split_off(&(last + 1));
+            acknowledged.committed = last;
             let flusher = log.flusher();
             let log = Arc::new(Mutex::new(log));
-            let given = Arc::new(Mutex::new(std::mem::take(&mut told.given)));
+            let given = Arc::new(Mutex::new(std::mem::take(&mut acknowledged.given)));
             let append = {
                 let (log, given) = (Arc::clone(&log), Arc::clone(&given));
                 move |bytes: Vec<u8>| {
@@ -367,7 +381,7 @@ fn keeps_its_word(seed: u64, planted: Option<Planted>) -> bool {
             for _ in 0..random.below(12) {
                 if random.one_in(3) {
                     if let Ok(index) = flusher.flush() {
-                        told.committed = index.0;
+                        acknowledged.committed = index.0;
                     }
                 } else {
                     // Often of one size, so that old frames stand where new ones could.
@@ -379,7 +393,7 @@ fn keeps_its_word(seed: u64, planted: Option<Planted>) -> bool {
             disk.on_sync(None);
             drop(append);
             drop(log);
-            told.given = std::mem::take(&mut given.lock().unwrap());
+            acknowledged.given = std::mem::take(&mut given.lock().unwrap());
             disk = disk.crash(seed * 10 + life);
         }
     };

@@ -502,7 +502,7 @@ fn after_a_rest_a_power_cut_does_not_hide_that_the_last_frame_is_gone() {
         let disk = SimStorage::new(seed);
         let (mut log, _) = open(&disk).unwrap();
         fill(&mut log, 5);
-        log.flusher().rest().unwrap();
+        log.flusher().sync_manifest().unwrap();
         let newest = log.segments().last().copied().unwrap();
         let after = disk.crash(seed);
         assert!(after.truncate_file(&file(&newest), newest.end.0 - newest.id.0 - 8));

@@ -1,13 +1,13 @@
 //! One budget for the bytes of requests and answers under way, over gRPC and Remoting.
 //!
 //! A connection has an [`Account`]. Its requests and answers hold [`Grant`]s of that account, from the first byte in to the
-//! last byte out. An account takes bytes from the budget in blocks and keeps a little in advance, so that a small request
-//! changes nothing that other connections use. The last quarter of the budget is for connections that hold little: a few
-//! connections with large requests cannot keep out the others.
+//! last byte out. An account takes bytes from the budget in blocks and keeps a small surplus, so that a small request does not write
+//! to memory that other connections use. The last quarter of the budget is reserved for connections that hold little, so that a few
+//! connections with large requests cannot use it up.
 //!
-//! Invariants: the bytes that all accounts have taken are at most the limit, but for what was granted by
-//! [`Account::grant_anyway`]; such a debt is paid by the next bytes that are given back. The grants of an account that waits
-//! for nothing are at most what the account has taken.
+//! Invariants: the bytes that all accounts have taken are at most the limit, except for what [`Account::grant_anyway`] granted; such
+//! a debt is paid by the next bytes that are released. The grants of an account are at most what the account has taken, except while
+//! a request of it waits.
 
 use std::{
     sync::{
@@ -19,23 +19,23 @@ use std::{
 
 use tokio::sync::{Mutex, Notify, Semaphore};
 
-/// The budget without a setting.
+/// The default of the setting.
 pub const DEFAULT_BYTES: usize = 1 << 30;
 /// How long a request may wait for bytes before it is refused.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Grants are counted in grains, so that both counters of an account fit into one word.
+/// Grants are counted in grains of this many bytes, so that both counters of an account fit into one word.
 const GRAIN: usize = 64;
-/// What is taken from the budget is a multiple of this, in grains.
+/// Accounts take multiples of this from the budget. In grains.
 const UNIT: u32 = (1 << 10) / GRAIN as u32;
-/// Taken at once for small requests, while half of the budget is free.
+/// What an account takes for small requests while half of the budget is free. In grains.
 const BLOCK: u32 = (32 << 10) / GRAIN as u32;
-/// Taken in advance at most.
+/// Surplus that an account keeps at most. In grains.
 const SURPLUS_MAX: u32 = 4 * BLOCK;
-/// A connection that holds no more than this may use the reserve.
-const LITTLE: u32 = (256 << 10) / GRAIN as u32;
+/// A connection that holds no more than this may use the reserve. In grains.
+const RESERVE_USE_MAX: u32 = (256 << 10) / GRAIN as u32;
 
-/// Bytes that all connections together may hold. Clones are one.
+/// Bytes that all connections together may hold. Clones share one budget.
 #[derive(Debug, Clone)]
 pub struct ByteBudget(Arc<Shared>);
 
@@ -46,10 +46,10 @@ struct Shared {
     limit: u32,
     /// Units granted beyond the limit.
     debt: AtomicUsize,
-    /// Held by the request that waits for bytes beside the reserve; others wait for this.
+    /// Locked by the request that waits for bytes outside the reserve, so that such requests are served in order.
     turn: Mutex<()>,
-    /// Bytes were given back, for that request.
-    given_back: Notify,
+    /// Wakes that request when bytes were released.
+    released: Notify,
 }
 
 /// What must be left of the budget when bytes are taken.
@@ -74,7 +74,7 @@ impl ByteBudget {
             limit,
             debt: AtomicUsize::new(0),
             turn: Mutex::new(()),
-            given_back: Notify::new(),
+            released: Notify::new(),
         }))
     }
 
@@ -82,7 +82,7 @@ impl ByteBudget {
         self.0.limit as usize * UNIT as usize * GRAIN
     }
 
-    /// Bytes that accounts have taken, those in advance included.
+    /// Bytes that accounts have taken, their surplus included.
     pub fn used(&self) -> usize {
         let free = self.0.free.available_permits().min(self.0.limit as usize);
         let taken = self.0.limit as usize - free + self.0.debt.load(Ordering::Relaxed);
@@ -93,17 +93,17 @@ impl ByteBudget {
         self.0.limit as usize / 4
     }
 
-    /// Whether connections may keep something in advance. Never more than half of the budget is kept in this way.
-    fn is_plenty(&self) -> bool {
+    /// Whether accounts may keep a surplus. All surpluses together are at most half of the budget.
+    fn allows_surplus(&self) -> bool {
         self.0.free.available_permits() >= self.0.limit as usize / 2
     }
 
-    /// Only the reserve is left. Then a peer must read its answers at a fair rate.
+    /// Whether only the reserve is left. Then a peer must read its answers at a minimum rate.
     pub(crate) fn is_scarce(&self) -> bool {
         self.0.free.available_permits() <= self.reserve()
     }
 
-    /// An account for a connection that may hold so many bytes, and a quarter of the budget at most.
+    /// An account for a connection that may hold `bytes_max`, and a quarter of the budget at most.
     pub(crate) fn account(&self, bytes_max: usize) -> Arc<Account> {
         let max = bytes_max.min(self.limit() / 4);
         Arc::new(Account {
@@ -127,11 +127,11 @@ impl ByteBudget {
         match leave {
             // The semaphore is never closed.
             Leave::Nothing => drop(self.0.free.acquire_many(units).await.map(|taken| taken.forget())),
-            // A request that waits in the semaphore gathers what is given back, the reserve included, so this one waits here.
+            // A request that waits in the semaphore would collect all bytes that are released, also those of the reserve.
             Leave::Reserve => {
                 let _turn = self.0.turn.lock().await;
                 while !self.try_take(units, leave) {
-                    self.0.given_back.notified().await;
+                    self.0.released.notified().await;
                 }
             }
         }
@@ -143,17 +143,16 @@ impl ByteBudget {
         self.0.debt.fetch_add((units - taken) as usize, Ordering::Relaxed);
     }
 
-    fn give_back(&self, units: u32) {
+    fn release(&self, units: u32) {
         let units = units as usize;
         let pay = |debt: usize| (debt > 0).then(|| debt - debt.min(units));
         let paid = self.0.debt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
         self.0.free.add_permits(units - paid.map_or(0, |debt| debt.min(units)));
-        // For the one that has the turn, or the next one.
-        self.0.given_back.notify_one();
+        self.0.released.notify_one();
     }
 }
 
-/// There are no bytes left for a request or an answer.
+/// The budget or the share of the connection is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Spent {
     #[error("bytes of requests and answers of this connection: the limit is {0}")]
@@ -166,11 +165,11 @@ pub(crate) enum Spent {
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: ByteBudget,
-    /// In grains, as everything here.
+    /// In grains, like the counters.
     max: u32,
     /// Granted (high half) and taken from the budget (low half).
     counters: AtomicU64,
-    /// Requests that wait for a grant of this account to end.
+    /// Requests that wait until another grant of this account ends.
     waiting: AtomicUsize,
     freed: Notify,
 }
@@ -186,26 +185,26 @@ impl Account {
         split(self.counters.load(Ordering::Relaxed)).0 as usize * GRAIN
     }
 
-    /// A grant of nothing, to be grown.
+    /// An empty grant, to be resized.
     pub fn nothing(self: &Arc<Self>) -> Grant {
         Grant { account: self.clone(), grains: 0 }
     }
 
-    /// Grants bytes if there are any now.
+    /// Grants bytes if they are free now.
     pub fn try_grant(self: &Arc<Self>, bytes: usize) -> Result<Grant, Spent> {
         let grains = grains(bytes);
         self.try_take(grains)?;
         Ok(Grant { account: self.clone(), grains })
     }
 
-    /// Grants bytes for something that is in memory already and cannot be refused any more.
+    /// Grants bytes for something that is in memory already and can no longer be refused, beyond the limits if necessary.
     pub fn grant_anyway(self: &Arc<Self>, bytes: usize) -> Grant {
         let mut grant = self.nothing();
         grant.resize_anyway(bytes);
         grant
     }
 
-    /// Waits for bytes, in the order of asking, for [`WAIT_MAX`] at most.
+    /// Waits for bytes, first come, first served, for [`WAIT_MAX`] at most.
     pub async fn grant(self: &Arc<Self>, bytes: usize) -> Result<Grant, Spent> {
         let tried = self.try_grant(bytes);
         if tried.is_ok() {
@@ -215,7 +214,7 @@ impl Account {
     }
 
     async fn wait(self: &Arc<Self>, bytes: usize) -> Grant {
-        // What is larger than all that the account may hold gets all of it.
+        // A request that is larger than the account's share gets the whole share.
         let grains = grains(bytes).min(self.max);
         let missing = loop {
             if let Ok(missing) = self.claim(grains, self.max) {
@@ -228,7 +227,7 @@ impl Account {
             }
             freed.await;
         };
-        // Dropped, it gives the claim back.
+        // If this future is dropped, the grant releases the claim.
         let grant = Grant { account: self.clone(), grains };
         if missing.grains > 0 {
             let units = missing.grains.div_ceil(UNIT);
@@ -245,7 +244,7 @@ impl Account {
         }
         let exact = missing.grains.div_ceil(UNIT);
         let block = exact.next_multiple_of(BLOCK / UNIT);
-        let units = if self.budget.is_plenty() && self.budget.try_take(block, Leave::Reserve) {
+        let units = if self.budget.allows_surplus() && self.budget.try_take(block, Leave::Reserve) {
             block
         } else if self.budget.try_take(exact, missing.leave) {
             exact
@@ -266,7 +265,7 @@ impl Account {
         }
     }
 
-    /// Counts a grant. Says what has to be taken from the budget for it.
+    /// Counts a grant. Returns what has to be taken from the budget for it.
     fn claim(&self, grains: u32, max: u32) -> Result<Missing, Spent> {
         let mut counters = self.counters.load(Ordering::SeqCst);
         loop {
@@ -277,7 +276,7 @@ impl Account {
             let changed = counters + (u64::from(grains) << 32);
             match self.counters.compare_exchange_weak(counters, changed, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => {
-                    let leave = if next <= LITTLE { Leave::Nothing } else { Leave::Reserve };
+                    let leave = if next <= RESERVE_USE_MAX { Leave::Nothing } else { Leave::Reserve };
                     return Ok(Missing { grains: next.saturating_sub(taken).min(grains), leave });
                 }
                 Err(found) => counters = found,
@@ -290,22 +289,22 @@ impl Account {
         let (granted, taken) = split(before);
         let surplus = taken.saturating_sub(granted - grains);
         if surplus > SURPLUS_MAX {
-            self.keep(BLOCK);
-        } else if surplus >= UNIT && !self.budget.is_plenty() {
-            self.keep(0);
+            self.keep_surplus(BLOCK);
+        } else if surplus >= UNIT && !self.budget.allows_surplus() {
+            self.keep_surplus(0);
         }
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.freed.notify_waiters();
         }
     }
 
-    /// Gives back what was taken in advance. To be called now and then, so that an idle connection holds nothing.
+    /// Releases the surplus. Called now and then, so that an idle connection holds nothing.
     pub fn trim(&self) {
-        self.keep(0);
+        self.keep_surplus(0);
     }
 
-    /// Gives back what was taken in advance beyond `surplus`.
-    fn keep(&self, surplus: u32) {
+    /// Releases the surplus beyond `surplus`.
+    fn keep_surplus(&self, surplus: u32) {
         let mut counters = self.counters.load(Ordering::SeqCst);
         loop {
             let (granted, taken) = split(counters);
@@ -315,7 +314,7 @@ impl Account {
             }
             let changed = counters - u64::from(units * UNIT);
             match self.counters.compare_exchange_weak(counters, changed, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return self.budget.give_back(units),
+                Ok(_) => return self.budget.release(units),
                 Err(found) => counters = found,
             }
         }
@@ -335,7 +334,7 @@ impl Drop for Account {
     }
 }
 
-/// A task that waits is counted while this exists.
+/// Counts a waiting task while it exists.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -351,7 +350,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes of one account; given back when dropped.
+/// Bytes of one account; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
     account: Arc<Account>,
@@ -363,7 +362,7 @@ impl Grant {
         self.grains as usize * GRAIN
     }
 
-    /// Makes it a grant of so many bytes, if there are any more when it has to grow.
+    /// Changes the size of the grant. Fails if it has to grow and the bytes are not free.
     pub fn try_resize(&mut self, bytes: usize) -> Result<(), Spent> {
         let grains = grains(bytes);
         if grains > self.grains {
@@ -374,7 +373,7 @@ impl Grant {
         Ok(())
     }
 
-    /// The same for something that cannot be refused any more.
+    /// Changes the size of the grant, beyond the limits if necessary: for something that can no longer be refused.
     pub fn resize_anyway(&mut self, bytes: usize) {
         let grains = grains(bytes);
         if grains > self.grains {
@@ -391,7 +390,7 @@ impl Grant {
         }
     }
 
-    /// Moves bytes from another grant of the same account here, as many as it has.
+    /// Moves `bytes` from another grant of the same account to this one, or as many as it has.
     pub fn absorb(&mut self, other: &mut Grant, bytes: usize) {
         debug_assert!(Arc::ptr_eq(&self.account, &other.account), "a grant does not leave its account");
         let moved = grains(bytes).min(other.grains);
@@ -399,7 +398,7 @@ impl Grant {
         self.grains += moved;
     }
 
-    /// Both as one.
+    /// Adds another grant of the same account to this one.
     pub fn merge(&mut self, mut other: Grant) {
         self.absorb(&mut other, usize::MAX);
     }
@@ -417,7 +416,7 @@ fn grains(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX)
 }
 
-/// What is granted and what is taken.
+/// The grains that are granted, and those that are taken.
 fn split(counters: u64) -> (u32, u32) {
     ((counters >> 32) as u32, counters as u32)
 }

@@ -1,10 +1,12 @@
+//! The switch that takes a broker out of service before it is stopped.
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// Whether an operator has taken the permission to write out of all routes, so that the broker can be stopped with nothing
-/// to be sent any more. Not kept: a broker that starts is there to be used. Clones are one.
+/// Whether routes say that no topic of this broker is writable, which an operator sets so that producers leave before it is stopped.
+/// Not stored: a broker that starts is writable. Clones share one switch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Drained(Arc<AtomicBool>);
 

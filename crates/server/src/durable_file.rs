@@ -1,4 +1,4 @@
-//! Files that the process makes outside the log. A power cut at any moment leaves the old file or the new one, whole.
+//! Files that the process writes outside the log. A power cut at any moment leaves either the old file or the new one, complete.
 
 use std::{
     ffi::OsString,
@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Suffix of a file that has not got its name yet; the next write removes a leftover.
+/// Suffix of a file that is being written; the next write removes one that a crash left.
 const UNFINISHED: &str = ".new";
-/// Suffix of a file that was found unusable and made again.
+/// Suffix of a file that was found unusable and replaced.
 const UNUSABLE: &str = ".unusable";
 
 /// Which users of the machine may read a file.
@@ -29,7 +29,7 @@ impl Readable {
     }
 }
 
-/// Writes a file as a whole, in the place of an old one: to a temporary name, synced, renamed, the directory synced.
+/// Replaces a file: writes a temporary one, syncs it, renames it, and syncs the directory.
 pub(crate) fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Result<()> {
     let new = with_suffix(path, UNFINISHED);
     match fs::remove_file(&new) {
@@ -38,14 +38,14 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Resu
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(readable.mode()).open(&new)?;
     file.write_all(bytes)?;
-    // Before the rename: the name must not lead to bytes that are not stored yet.
+    // Before the rename: the name must never refer to bytes that are not durable.
     file.sync_all()?;
     fs::rename(&new, path)?;
     sync_parent(path)
 }
 
-/// Renames a file that cannot be used, so that nothing is destroyed that an operator may have put there. An empty one is
-/// left to be replaced.
+/// Renames a file that cannot be used instead of replacing it: an operator may have put it there. An empty file is left to be
+/// replaced.
 pub(crate) fn set_aside(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.len() > 0 => fs::rename(path, with_suffix(path, UNUSABLE)),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_leftovers_do_not_matter() {
+    fn a_file_is_replaced_as_a_whole_and_a_leftover_is_removed() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("key");
         fs::write(with_suffix(&path, UNFINISHED), "a leftover that is longer than the file").unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_place_is_an_error_and_leaves_the_old_one() {
+    fn a_failed_replacement_leaves_the_old_file() {
         let dir = tempfile::TempDir::new().unwrap();
         assert!(replace(&dir.path().join("missing/key"), b"x", Readable::ByAll).is_err());
         let path = dir.path().join("key");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_can_still_be_looked_at() {
+    fn a_file_that_is_set_aside_is_kept_under_another_name() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("key");
         set_aside(&path).unwrap();
@@ -109,10 +109,6 @@ mod tests {
         assert_eq!(fs::read(with_suffix(&path, UNUSABLE)).unwrap(), b"half a k");
         fs::write(&path, "").unwrap();
         set_aside(&path).unwrap();
-        assert_eq!(
-            fs::read(with_suffix(&path, UNUSABLE)).unwrap(),
-            b"half a k",
-            "an empty file tells nothing"
-        );
+        assert_eq!(fs::read(with_suffix(&path, UNUSABLE)).unwrap(), b"half a k", "an empty file is not kept");
     }
 }

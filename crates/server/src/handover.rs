@@ -1,5 +1,5 @@
-//! Deliveries on their way from the engine to a consumer: until a consumer has the answer that carries them they can be
-//! given back, and then do not count as attempts.
+//! Deliveries between the engine and a consumer. Until the consumer has the answer that carries them they can be given back: the
+//! messages become visible again, and the delivery does not count as an attempt.
 
 use std::{
     future::Future,
@@ -15,27 +15,27 @@ use redstart_engine::{Popped, Receipt};
 
 use crate::shard::{ReceiveError, Reply, ShardHandle, Unavailable};
 
-/// Pause before deliveries are given back again when the shard had no room for the request.
-const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// Time until receipts are submitted again after the shard was overloaded.
+const SUBMIT_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// Gives deliveries back to the engine. None is forgotten while the shard has no room for requests.
+/// Gives deliveries back to the engine. While the shard is overloaded their receipts are kept here and submitted again.
 #[derive(Debug, Clone)]
-pub(crate) struct Returns {
+pub(crate) struct GiveBackQueue {
     shard: ShardHandle,
     pending: Arc<Mutex<Pending>>,
 }
 
-/// Bounded by the messages in flight: each is here at most once.
+/// Receipts to be given back. Bounded by the messages in flight: each is in here at most once.
 #[derive(Debug, Default)]
 struct Pending {
     receipts: Vec<(Receipt, Duration)>,
-    /// A task offers them to the shard again.
-    retrying: bool,
+    /// A task submits them to the shard until it takes them.
+    has_task: bool,
 }
 
-impl Returns {
-    pub fn new(shard: ShardHandle) -> Returns {
-        Returns { shard, pending: Arc::default() }
+impl GiveBackQueue {
+    pub fn new(shard: ShardHandle) -> GiveBackQueue {
+        GiveBackQueue { shard, pending: Arc::default() }
     }
 
     /// Makes the messages visible again after `delay`, as if they had not been delivered.
@@ -48,14 +48,14 @@ impl Returns {
             return;
         }
         self.shard.counters().gave_back(added);
-        let retrying = pending.retrying;
+        let has_task = pending.has_task;
         drop(pending);
-        if !retrying && self.offer() == Offered::Refused {
-            self.retry();
+        if !has_task && self.submit() == Submitted::Overloaded {
+            self.spawn_task();
         }
     }
 
-    fn offer(&self) -> Offered {
+    fn submit(&self) -> Submitted {
         let pending = self.pending.clone();
         let asked = self.shard.ask(move |engine, now| {
             let pending = mem::take(&mut pending.lock().receipts);
@@ -66,52 +66,52 @@ impl Returns {
             }
         });
         match asked {
-            Ok(_) => Offered::Taken,
-            // They are in flight in what is stored, and come again when their time is out.
-            Err(Unavailable::Stopped) => Offered::Taken,
-            Err(Unavailable::Overloaded { .. }) => Offered::Refused,
+            Ok(_) => Submitted::Done,
+            // The messages are in flight in the log, and are delivered again after their invisible time.
+            Err(Unavailable::Stopped) => Submitted::Done,
+            Err(Unavailable::Overloaded { .. }) => Submitted::Overloaded,
         }
     }
 
-    fn retry(&self) {
-        // Without a runtime the process is going down.
+    fn spawn_task(&self) {
+        // Without a tokio runtime the process is stopping.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if mem::replace(&mut self.pending.lock().retrying, true) {
+        if mem::replace(&mut self.pending.lock().has_task, true) {
             return;
         }
-        let returns = self.clone();
+        let queue = self.clone();
         runtime.spawn(async move {
             loop {
-                tokio::time::sleep(RETRY_AFTER).await;
-                if returns.offer() == Offered::Refused {
+                tokio::time::sleep(SUBMIT_AGAIN_AFTER).await;
+                if queue.submit() == Submitted::Overloaded {
                     continue;
                 }
-                let mut pending = returns.pending.lock();
-                // What came after the offer was taken found this task at work.
+                let mut pending = queue.pending.lock();
+                // Receipts that were added after the submission rely on this task.
                 if pending.receipts.is_empty() {
-                    pending.retrying = false;
+                    pending.has_task = false;
                     return;
                 }
             }
         });
     }
 
-    /// Waits for a pop. What it brings after the wait was given up goes back.
+    /// Waits for a pop. If the wait is dropped, the deliveries of the pop are given back.
     pub fn receive(&self, reply: Reply<Result<Popped, ReceiveError>>) -> Receiving {
-        Receiving { returns: self.clone(), reply }
+        Receiving { queue: self.clone(), reply }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offered {
-    Taken,
-    Refused,
+enum Submitted {
+    Done,
+    Overloaded,
 }
 
-/// A pop under way.
+/// A pop that the shard has not answered, or whose answer was not taken.
 #[derive(Debug)]
 pub(crate) struct Receiving {
-    returns: Returns,
+    queue: GiveBackQueue,
     reply: Reply<Result<Popped, ReceiveError>>,
 }
 
@@ -124,42 +124,41 @@ impl Future for Receiving {
 }
 
 impl Drop for Receiving {
-    /// The owner may have answered between the last look and now: without this the messages would stay in flight until
-    /// their invisible time is out.
+    /// The owner may have answered since the last poll: without this the messages would stay in flight until their invisible time is
+    /// over.
     fn drop(&mut self) {
         if let Some(Ok(popped)) = self.reply.abandon() {
-            drop(Handover::new(&self.returns, &popped));
+            drop(Handover::new(&self.queue, &popped));
         }
     }
 }
 
-/// The deliveries of one answer that its consumer does not have yet. What is left of them when this is dropped is given
-/// back at once.
+/// The deliveries of one answer that has not reached its consumer. Those that are left when this is dropped are given back.
 #[derive(Debug)]
 #[must_use = "dropped, it gives all deliveries back"]
 pub(crate) struct Handover {
-    returns: Returns,
+    queue: GiveBackQueue,
     receipts: Vec<Receipt>,
 }
 
 impl Handover {
-    pub fn new(returns: &Returns, popped: &Popped) -> Handover {
+    pub fn new(queue: &GiveBackQueue, popped: &Popped) -> Handover {
         let receipts = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
-        Handover { returns: returns.clone(), receipts }
+        Handover { queue: queue.clone(), receipts }
     }
 
-    /// These are not part of the answer and are not given back: the caller decides what becomes of them.
+    /// Removes deliveries without giving them back: the caller does something else with them.
     pub fn exclude(&mut self, excluded: &[Receipt]) {
         self.receipts.retain(|receipt| !excluded.contains(receipt));
     }
 
-    /// These are not part of the answer; they are visible again after `delay`.
+    /// Gives deliveries back that are not part of the answer; they are visible again after `delay`.
     pub fn give_back(&mut self, receipts: &[Receipt], delay: Duration) {
         self.exclude(receipts);
-        self.returns.give_back(receipts.iter().copied(), delay);
+        self.queue.give_back(receipts.iter().copied(), delay);
     }
 
-    /// The consumer has the answer. Says which deliveries it carried.
+    /// The answer has reached the consumer. Returns the deliveries that it carried.
     pub fn complete(&mut self) -> Vec<Receipt> {
         mem::take(&mut self.receipts)
     }
@@ -167,6 +166,6 @@ impl Handover {
 
 impl Drop for Handover {
     fn drop(&mut self) {
-        self.returns.give_back(mem::take(&mut self.receipts), Duration::ZERO);
+        self.queue.give_back(mem::take(&mut self.receipts), Duration::ZERO);
     }
 }

@@ -1,6 +1,7 @@
 //! The broker process: the shard runtime, which drives the engine and its log from one owner thread, and the front ends
 //! that translate the clients' protocols for it.
 
+mod access;
 mod byte_budget;
 mod drain;
 mod durable_file;
@@ -8,15 +9,16 @@ pub mod grpc;
 mod handover;
 pub mod http;
 pub mod listen;
-mod progress;
 pub mod remoting;
 mod resources;
 pub mod scrub;
 pub mod shard;
+mod stall_detector;
 pub mod statistics;
 mod stream;
 mod throttle;
 pub mod tls;
 
+pub use access::{Access, MakeUserError};
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use resources::Resources;

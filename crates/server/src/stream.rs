@@ -1,4 +1,4 @@
-//! Connections: plaintext and TLS on one port, told apart by their first byte.
+//! Plaintext and TLS connections on one port, recognised by their first byte.
 
 use std::{
     io,
@@ -17,6 +17,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 /// far over the limit if it began with this.
 const TLS_HANDSHAKE: u8 = 0x16;
 
+/// A connection of either kind.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -24,7 +25,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Looks at the first byte, and shakes hands if it asks for that.
+    /// Reads the first byte without consuming it, and does the TLS handshake if it begins one.
     pub async fn open(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Stream> {
         stream.set_nodelay(true)?;
         let mut first = [0];

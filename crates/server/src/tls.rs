@@ -1,4 +1,5 @@
-//! The certificate: the operator's, or one made at the first start. Official clients do not verify it by default.
+//! The TLS certificate: the operator's, or one that the broker makes at its first start. The official clients do not verify it by
+//! default.
 
 use std::{
     io,
@@ -43,7 +44,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Whether a file is missing or its content is of no use. Otherwise the content is not known.
+    /// Whether a file is missing or its content cannot be used. On other errors the content is not known.
     fn is_unusable(&self) -> bool {
         match self {
             TlsError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
@@ -53,8 +54,8 @@ impl TlsError {
     }
 }
 
-/// Accepts TLS with the operator's certificate, or with the one in `dir`, which is made when there is none. One that the
-/// broker made and that cannot be used is made again; the operator's files are only read.
+/// Accepts TLS with the operator's certificate, or with the broker's own in `dir`. The broker's own is made if it does not exist or
+/// cannot be used; the operator's files are only read.
 pub(crate) fn acceptor(operators: Option<&CertificateFiles>, dir: &Path) -> Result<TlsAcceptor, TlsError> {
     if let Some(files) = operators {
         return load(files);
@@ -93,13 +94,13 @@ fn load(files: &CertificateFiles) -> Result<TlsAcceptor, TlsError> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, private)?;
-    // The Go client insists on it.
+    // The Go client refuses a server that does not negotiate h2.
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Makes the broker's own certificate. A cut between the two files leaves a pair that does not match, which the next
-/// start finds unusable.
+/// Makes the broker's own certificate. A power cut between the two files leaves a pair that does not match, which the next start finds
+/// unusable and makes again.
 fn make(own: &CertificateFiles) -> Result<(), TlsError> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     write(&own.key, &made.signing_key.serialize_pem(), Readable::ByOwner)?;

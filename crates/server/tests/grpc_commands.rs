@@ -193,14 +193,14 @@ async fn the_list_of_clients_says_who_they_are_and_what_they_want() {
     let _b = Telemetry::open(&mut producer, settings).await;
     let clients = commands.clients();
     assert_eq!(clients.iter().map(|client| client.id.as_str()).collect::<Vec<_>>(), ["consumer", "producer"]);
-    let told = &clients[0].told;
+    let told = &clients[0].settings;
     assert_eq!((told.kind, told.group.as_ref().unwrap().as_str()), (ClientKind::PushConsumer, "g"));
     assert_eq!((told.language.as_str(), told.version.as_str()), ("JAVA", "5.2.0"));
     let subscription = &told.subscriptions[0];
     assert_eq!((subscription.topic.as_str(), subscription.expression.as_str()), ("t", "a > 5"));
     assert!(subscription.sql && clients[0].remote.unwrap().ip().is_loopback());
     assert!(clients[0].silent_for < Duration::from_secs(60));
-    assert_eq!(clients[1].told.kind, ClientKind::Producer);
-    assert_eq!(clients[1].told.publishes, [TopicName::new("t").unwrap()]);
+    assert_eq!(clients[1].settings.kind, ClientKind::Producer);
+    assert_eq!(clients[1].settings.publishes, [TopicName::new("t").unwrap()]);
     broker.stop().await;
 }

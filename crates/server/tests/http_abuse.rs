@@ -1,4 +1,4 @@
-//! Peers that mean no good, or are broken: the port stays open for others, and nothing grows without bound.
+//! Malicious and broken peers: the port stays open for others, and nothing grows without bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

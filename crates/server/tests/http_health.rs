@@ -91,7 +91,7 @@ async fn a_shard_that_has_failed_is_told_with_its_reason() {
 async fn what_is_not_there_and_what_may_not_be_done_is_said() {
     let pages = Pages::start().await;
     for path in ["/", "/metric", "/metrics/", "/healthz/x", "/%2e%2e/etc/passwd"] {
-        expect(&pages, path, 404, "there is nothing here; there are /healthz, /metrics, /readyz\n").await;
+        expect(&pages, path, 404, "not found; the paths are /healthz, /metrics, /readyz\n").await;
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "NONSENSE"] {
         let answer = pages.ask(method, "/metrics").await;

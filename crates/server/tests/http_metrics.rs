@@ -61,9 +61,9 @@ fn pop(from: &str, by: &str, wait: Duration) -> PopRequest {
         client: "test".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
-        not_with: None,
+        refused_attribute: None,
         in_order: false,
-        retries: false,
+        with_retry_topic: false,
         wait,
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/engine.rs"]
+mod engine;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader, Write},
@@ -13,8 +16,8 @@ use std::{
 };
 
 use redstart_engine::{
-    Config as EngineConfig, Filter, GroupConfig, GroupName, HalfOptions, Message, MessageType, QueueId,
-    QueueOffset, Retention, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
+    Filter, GroupConfig, GroupName, HalfOptions, Message, MessageType, QueueId, QueueOffset, SendOptions,
+    Start, Timestamp, TopicConfig, TopicName, fetch,
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::shard::{Config, PopRequest, PullRequest, Shard, ShardHandle};
@@ -38,18 +41,6 @@ fn now() -> Timestamp {
     Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
 }
 
-/// However full the disk is that the test runs on, nothing is removed or refused for that.
-fn engine() -> EngineConfig {
-    let never = 101;
-    let retention = Retention {
-        early_percent: never,
-        forced_percent: never,
-        refuse_percent: never,
-        ..Retention::default()
-    };
-    EngineConfig { retention, ..EngineConfig::default() }
-}
-
 fn open(dir: &Path) -> Shard {
     let storage = FsStorage::open(dir).unwrap();
     // Small segments and frequent checkpoints, so that a kill meets seals and checkpoints under way.
@@ -59,7 +50,7 @@ fn open(dir: &Path) -> Shard {
         ..Config::default()
     };
     let options = Options::with_segment_bytes(256 << 10);
-    Shard::open(Arc::new(storage), options, engine(), config).unwrap().shard
+    Shard::open(Arc::new(storage), options, engine::engine(), config).unwrap().shard
 }
 
 /// The body tells what the id is, so that an altered message shows.
@@ -79,9 +70,9 @@ fn pop() -> PopRequest {
         client: "child".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
-        not_with: None,
+        refused_attribute: None,
         in_order: false,
-        retries: false,
+        with_retry_topic: false,
         wait: Duration::from_millis(50),
     }
 }
@@ -230,7 +221,7 @@ fn stored(handle: &ShardHandle) -> BTreeMap<String, usize> {
 
 fn wait_for_timers(handle: &ShardHandle) {
     let until = Instant::now() + Duration::from_secs(10);
-    while handle.ask(|engine, _| engine.held().delayed).unwrap().wait().unwrap() > 0 {
+    while handle.ask(|engine, _| engine.deferred().delayed).unwrap().wait().unwrap() > 0 {
         assert!(Instant::now() < until, "delayed messages are overdue");
         thread::sleep(Duration::from_millis(5));
     }

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/engine.rs"]
+mod engine;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use redstart_engine::{
-    Config as EngineConfig, GroupConfig, GroupName, MessageType, Retention, TopicConfig, TopicName,
-};
+use redstart_engine::{GroupConfig, GroupName, MessageType, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     Resources,
@@ -42,17 +43,9 @@ struct Broker {
 impl Broker {
     /// A broker with a parent of lite topics, a group bound to it, and some that are not.
     async fn start(dir: &TempDir) -> Broker {
-        let never = 101;
-        let retention = Retention {
-            early_percent: never,
-            forced_percent: never,
-            refuse_percent: never,
-            ..Retention::default()
-        };
-        let engine = EngineConfig { retention, ..EngineConfig::default() };
         let storage = Arc::new(FsStorage::open(dir.path().join("shard-0")).unwrap());
         let options = Options::with_segment_bytes(16 << 20);
-        let shard = Shard::open(storage, options, engine, shard::Config::default()).unwrap().shard;
+        let shard = Shard::open(storage, options, engine::engine(), shard::Config::default()).unwrap().shard;
         let config = grpc::Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             broker: "broker-a".to_owned(),
@@ -325,7 +318,7 @@ async fn what_does_not_fit_is_refused_with_its_code_and_a_way_out() {
     for group in ["unbound", "unknown"] {
         let (code, message) = client.sync_from(group, PartialAdd, &["a"], None).await;
         assert_eq!(code, Code::IllegalConsumerGroup);
-        assert!(message.contains("+lite.bind.topic=parent"), "{message}");
+        assert!(message.contains("--attribute lite.bind.topic=parent"), "{message}");
     }
     broker.group("elsewhere", &[("lite.bind.topic", "normal")]).await;
     assert_eq!(client.sync("elsewhere", PartialAdd, &["a"]).await, Code::IllegalTopic);

@@ -5,13 +5,12 @@
 mod remoting_support;
 mod support;
 
-use redstart_server::grpc::Grpc;
 use redstart_wire::{
     remoting::{code, encode_properties},
     v2::{self, Code},
 };
 use remoting_support::{Broker, Client, consumer, messages, properties};
-use tempfile::TempDir;
+use support::front_ends::GrpcBeside;
 
 const LIMIT: usize = 32_767;
 
@@ -38,20 +37,17 @@ async fn send(client: &mut Client, properties: &str) -> redstart_wire::remoting:
     client.call_with(redstart_wire::remoting::Command { body: "m".into(), ..command }).await
 }
 
-/// A client of the same shard by way of gRPC.
-async fn over_grpc(broker: &Broker) -> (TempDir, support::Client) {
-    let dir = TempDir::new().unwrap();
-    let (_checks, asked) = tokio::sync::mpsc::channel(1);
-    let grpc = Grpc::bind(support::config(), broker.shard.handle(), asked, dir.path()).await.unwrap();
-    let address = grpc.address().unwrap();
-    tokio::spawn(grpc.serve(std::future::pending()));
-    (dir, support::connect(address, "new", "JAVA").await)
+/// A gRPC front end on the shard of the broker, and a client of it.
+async fn over_grpc(broker: &Broker) -> (GrpcBeside, support::Client) {
+    let grpc = GrpcBeside::start(broker.shard.handle(), broker.view.clone()).await;
+    let client = grpc.client().await;
+    (grpc, client)
 }
 
 #[tokio::test]
 async fn properties_that_fill_a_record_over_remoting_reach_consumers_of_both_protocols() {
     let broker = Broker::start().await;
-    let (_dir, mut new) = over_grpc(&broker).await;
+    let (_grpc, mut new) = over_grpc(&broker).await;
     let mut old = broker.with_topic("t", 1).await;
     let (_, none) = support::receive(
         &mut new,
@@ -100,7 +96,7 @@ async fn properties_that_fill_a_record_over_remoting_reach_consumers_of_both_pro
 #[tokio::test]
 async fn over_grpc_what_the_producer_sets_counts_and_what_the_protocol_has_fields_for_does_not() {
     let broker = Broker::start().await;
-    let (_dir, mut client) = over_grpc(&broker).await;
+    let (_grpc, mut client) = over_grpc(&broker).await;
     let _old = broker.with_topic("t", 1).await;
     let bytes = |count: usize| [("name".to_owned(), "v".repeat(count - "name".len()))].into();
     let many = |count: usize| (0..count).map(|n| (format!("p{n}"), "v".to_owned())).collect();

@@ -10,7 +10,8 @@ use std::{
 };
 
 use redstart_server::remoting::{
-    Asked, Elsewhere, OtherClient, OtherMessage, OtherSubscription, Role, Takes, Unanswered,
+    DeliveryMode, NoReply, OtherClient, OtherMessage, OtherProtocolClients, OtherSubscription, ReplyFuture,
+    Role,
 };
 use redstart_wire::remoting::{Command, code};
 use remoting_support::{Broker, Client, consumer, json, messages, odd_json, producer, row, send_message};
@@ -32,26 +33,30 @@ fn other(id: &str, role: Role) -> OtherClient {
     }
 }
 
-impl Elsewhere for Others {
+impl OtherProtocolClients for Others {
     fn clients(&self) -> Vec<OtherClient> {
         let subscription =
             OtherSubscription { topic: "t".to_owned(), expression: "a || b".to_owned(), sql: false };
         let consumer = |group: &str| Role::Consumer {
             group: group.to_owned(),
-            takes: Takes::Pushed,
+            delivery: DeliveryMode::Push,
             subscriptions: vec![subscription.clone()],
         };
         let producer = Role::Producer { topics: vec!["t".to_owned()] };
         vec![other("five", consumer("g5")), other("deaf", consumer("g5")), other("writer", producer)]
     }
 
-    fn thread_dump<'a>(&'a self, client: &'a str) -> Asked<'a, String> {
+    fn thread_dump<'a>(&'a self, client: &'a str) -> ReplyFuture<'a, String> {
         Box::pin(async move {
-            if client == "deaf" { Err(Unanswered::Timeout) } else { Ok(format!("threads of {client}")) }
+            if client == "deaf" { Err(NoReply::Timeout) } else { Ok(format!("threads of {client}")) }
         })
     }
 
-    fn try_message<'a>(&'a self, client: &'a str, message: OtherMessage) -> Asked<'a, Result<(), String>> {
+    fn try_message<'a>(
+        &'a self,
+        client: &'a str,
+        message: OtherMessage,
+    ) -> ReplyFuture<'a, Result<(), String>> {
         Box::pin(async move {
             self.tried.lock().unwrap().push(format!("{client} {}", message.topic));
             Ok(if client == "five" { Ok(()) } else { Err("no".to_owned()) })

@@ -1,4 +1,4 @@
-//! Users and what they may do: kept, shown, and checked for form. Nothing is refused by them yet.
+//! Users and what they may do: kept, shown, and checked for form.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

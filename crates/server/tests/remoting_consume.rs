@@ -217,7 +217,7 @@ async fn of_group(
 #[tokio::test]
 async fn a_message_handed_back_comes_again_until_its_retries_are_used_up() {
     let broker =
-        Broker::start_with(|_, engine| engine.delay_levels = vec![Duration::from_millis(20); 18]).await;
+        Broker::start_with(|config, _| config.delay_levels = vec![Duration::from_millis(20); 18]).await;
     let mut client = broker.with_topic("t", 1).await;
     join(&mut client, "*").await;
     let first = send(&mut client, "t", "a", b"m").await.field("msgId").unwrap().to_owned();
@@ -247,7 +247,7 @@ async fn a_message_handed_back_comes_again_until_its_retries_are_used_up() {
 #[tokio::test]
 async fn a_half_message_cannot_be_handed_back_into_view() {
     let broker =
-        Broker::start_with(|_, engine| engine.delay_levels = vec![Duration::from_millis(1); 18]).await;
+        Broker::start_with(|config, _| config.delay_levels = vec![Duration::from_millis(1); 18]).await;
     let mut client = broker.with_topic("t", 1).await;
     join(&mut client, "*").await;
     let properties = encode_properties([("TRAN_MSG", "true"), ("PGROUP", "p")]);
@@ -321,15 +321,19 @@ async fn queues_are_locked_for_one_client() {
 }
 
 fn pop(invisible: &str, poll: &str) -> Command {
+    pop_by("g", invisible, poll).with_field("initMode", 0)
+}
+
+/// A pop that does not say where a new group begins.
+fn pop_by(group: &str, invisible: &str, poll: &str) -> Command {
     let fields = [
-        ("consumerGroup", "g"),
+        ("consumerGroup", group),
         ("topic", "t"),
         ("queueId", "-1"),
         ("maxMsgNums", "32"),
         ("invisibleTime", invisible),
         ("pollTime", poll),
         ("bornTime", "0"),
-        ("initMode", "0"),
         ("exp", "*"),
         ("expType", "TAG"),
     ];
@@ -397,6 +401,24 @@ async fn a_popped_message_is_gone_when_it_is_acked_and_comes_again_when_not() {
     assert_eq!(client.call_with(about(code::ACK_MESSAGE, &handle(&again, 0))).await.code, code::SUCCESS);
     let at = [("consumerGroup", "g"), ("topic", "t"), ("queueId", "0")];
     assert_eq!(client.ok(code::QUERY_CONSUMER_OFFSET, &at).await.field("offset"), Some("3"), "all done");
+}
+
+#[tokio::test]
+async fn a_pop_that_names_no_place_to_begin_leaves_it_to_the_group() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 1).await;
+    send(&mut client, "t", "a", b"before").await;
+    for (group, from, found) in [("earliest", "earliest", 1), ("latest", "latest", 0)] {
+        let body = format!(r#"{{"groupName":"{group}","attributes":{{"+consume.from":"{from}"}}}}"#);
+        let put = client.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, &body).await;
+        assert_eq!(put.code, code::SUCCESS, "{:?}", put.remark);
+        let popped = client.call_with(pop_by(group, "60000", "0")).await;
+        let count = if popped.code == code::SUCCESS { messages(&popped).len() } else { 0 };
+        assert_eq!(count, found, "{group}");
+    }
+    let wrong = r#"{"groupName":"g","attributes":{"+consume.from":"noon"}}"#;
+    let refused = client.call_json(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, wrong).await;
+    assert_eq!(refused.code, code::INVALID_PARAMETER, "{:?}", refused.remark);
 }
 
 #[tokio::test]

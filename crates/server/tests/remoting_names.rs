@@ -110,6 +110,33 @@ async fn another_broker_shows_up_in_routes_until_it_leaves() {
     assert_eq!(client.call(code::REGISTER_BROKER, &own).await.code, code::INVALID_PARAMETER);
 }
 
+#[tokio::test]
+async fn a_write_permission_that_was_wiped_stays_so_until_the_brokers_topics_change() {
+    let broker = Broker::start_with(|config, _| config.foreign_brokers = true).await;
+    let mut client = broker.client().await;
+    let other = [
+        ("brokerName", "broker-z"),
+        ("brokerAddr", "10.0.0.9:10911"),
+        ("clusterName", "DefaultCluster"),
+        ("brokerId", "0"),
+    ];
+    let register = |version: u32| {
+        let body = format!(
+            r#"{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{"t":{{"topicName":"t","readQueueNums":1,
+            "writeQueueNums":1,"perm":6}}}},"dataVersion":{{"counter":{version},"timestamp":1}}}}}}"#
+        );
+        Command { body: body.into(), ..request(code::REGISTER_BROKER, &other) }
+    };
+    assert_eq!(client.call_with(register(1)).await.code, code::SUCCESS);
+    let wiped = client.ok(code::WIPE_WRITE_PERM_OF_BROKER, &other[..1]).await;
+    assert_eq!(wiped.field("wipeTopicCount"), Some("1"));
+    for (version, permission) in [(1, 4), (2, 6)] {
+        assert_eq!(client.call_with(register(version)).await.code, code::SUCCESS);
+        let found = json(&route(&mut client, "t").await);
+        assert_eq!(found["queueDatas"][0]["perm"], permission, "version {version}");
+    }
+}
+
 /// What `RegisterBrokerBody.encode(true)` of 5.5.0 makes of two topics: see `wire`'s `registration.rs` for the layout.
 const PACKED: &str = concat!(
     "78da636060d0a9564ace2fcd2b492d52b232d0512a2e492c490d4b2d2acecccf030b9464e6a60205730b94ac0c6b19181898",

@@ -227,6 +227,23 @@ async fn delays_are_kept_and_a_timed_message_can_be_recalled() {
     assert_eq!(client.call(code::RECALL_MESSAGE, &recall).await.code, code::ILLEGAL_OPERATION, "once");
 }
 
+/// Clients of Alibaba Cloud name the time of delivery by this property.
+#[tokio::test]
+async fn a_message_with_a_start_deliver_time_waits_for_it() {
+    let broker = Broker::start().await;
+    let mut client = broker.with_topic("t", 1).await;
+    let future = (std::time::SystemTime::now() + Duration::from_secs(600))
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis()
+        .to_string();
+    let later = send(&mut client, "t", &[("__STARTDELIVERTIME", &future), ("UNIQ_KEY", "LATER")]).await;
+    assert!(later.field("recallHandle").is_some(), "it is delayed");
+    send(&mut client, "t", &[("__STARTDELIVERTIME", "1"), ("UNIQ_KEY", "PAST")]).await;
+    let [message] = &stored(&mut client, "t").await[..] else { panic!("one message is due") };
+    assert_eq!(properties(message)["UNIQ_KEY"], "PAST");
+}
+
 fn end(sent: &Command, how: &str, group: &str) -> Command {
     let (_, offset) = read_offset_message_id(sent.field("msgId").unwrap()).unwrap();
     let fields = [

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/engine.rs"]
+mod engine;
+
 use std::{
     sync::Arc,
     thread,
@@ -10,8 +13,8 @@ use std::{
 
 use bytes::Bytes;
 use redstart_engine::{
-    Config as EngineConfig, Engine, Filter, GroupConfig, GroupName, Message, MessageType, Popped, PullStatus,
-    QueueId, QueueOffset, Retention, SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
+    Engine, Filter, GroupConfig, GroupName, Message, MessageType, Popped, PullStatus, QueueId, QueueOffset,
+    SendOptions, Start, Timestamp, TopicConfig, TopicName, fetch,
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::shard::{
@@ -19,21 +22,9 @@ use redstart_server::shard::{
 };
 use tempfile::TempDir;
 
-/// However full the disk is that the test runs on, nothing is removed or refused for that.
-fn engine() -> EngineConfig {
-    let never = 101;
-    let retention = Retention {
-        early_percent: never,
-        forced_percent: never,
-        refuse_percent: never,
-        ..Retention::default()
-    };
-    EngineConfig { retention, ..EngineConfig::default() }
-}
-
 fn open(dir: &TempDir, config: Config) -> Opened {
     let storage = FsStorage::open(dir.path()).unwrap();
-    Shard::open(Arc::new(storage), Options::with_segment_bytes(1 << 20), engine(), config).unwrap()
+    Shard::open(Arc::new(storage), Options::with_segment_bytes(1 << 20), engine::engine(), config).unwrap()
 }
 
 fn topic() -> TopicName {
@@ -80,9 +71,9 @@ fn pop(wait: Duration) -> PopRequest {
         client: "test".to_owned(),
         start: Start::Earliest,
         one_per_group: false,
-        not_with: None,
+        refused_attribute: None,
         in_order: false,
-        retries: false,
+        with_retry_topic: false,
         wait,
     }
 }

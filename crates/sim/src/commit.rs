@@ -109,7 +109,7 @@ impl World {
         if self.restarts != restarts { Ok(()) } else { self.after_flush(flushed) }
     }
 
-    /// Tells the engine how far the log is durable, and the clients what became of their requests.
+    /// Passes to the engine how far the log is durable, and to the clients the outcomes of their requests.
     pub fn commit(&mut self) -> Checked {
         let durable = self.engine().log().committed();
         let committed = self.engine().committed(durable);

@@ -93,7 +93,7 @@ impl World {
         }
         loss::check_stored(&self.model, &topics)?;
         for (group, topic) in self.subscriptions() {
-            loss::check_delivered(&self.model, group.id, topic.id)?;
+            loss::check_delivered(&self.model, &topics, group.id, topic.id)?;
             self.check_caught_up(group.id, &group.name, &topic.name)?;
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! A whole shard in a test tube, driven by one seed: the engine over the disk log on a simulated disk, and in runs of their
+//! A whole shard, simulated from one seed: the engine over the disk log on a simulated disk, and in runs of their
 //! own the shard's runtime over both, with its waiting receives, flushes, jobs and clocks.
 //!
 //! A run makes up topics, groups, producers, consumers, time, restarts, power cuts and broken disks from its seed, and
-//! an oracle that knows only what clients were told checks every answer. The same seed gives the same run, to the byte.
+//! an oracle that knows only the answers clients got checks each of them. The same seed gives the same run, to the byte.
 //!
 //! - Many seeds: `cargo run -p redstart-sim -- --seeds 1000` (`--from` sets the first).
 //! - One seed, with everything that happens printed: `cargo run -p redstart-sim -- --seed 42`. A failed run prints this
@@ -17,7 +17,7 @@
 //! | `ops` | makes up what clients and operators do |
 //! | `faults` | makes up what disks do |
 //! | `oracle` | what clients know, and one file for each promise that is checked against it |
-//! | `observe`, `outcomes` | reading everything as a consumer would; what clients are told |
+//! | `observe`, `outcomes` | reading everything as a consumer would; the answers that clients get |
 //! | [`scenario`] | one fixed run, crashed at every step it takes towards the disk |
 //! | `shard` | the world of the shard's runtime, with an oracle of its own |
 //! | `drain` | the end of a run: everything that was promised must come out |

@@ -10,7 +10,7 @@ use crate::{
     ops::lite::public_name,
     oracle::{
         Checked, Violation, content, dead_letters, ensure,
-        model::{Fate, HandedBack, Seen},
+        model::{Fate, Seen, SentBack},
         order, places, retention, visibility,
     },
     world::World,
@@ -27,7 +27,7 @@ pub enum Depth {
 }
 
 impl World {
-    /// Reads queues and checks what stands in them.
+    /// Reads queues and checks their entries.
     pub fn observe(&mut self, depth: Depth) -> Checked {
         let segments = self.engine().log().segments();
         self.model.log_start = Position(segments.first().map_or(0, |segment| segment.id.0));
@@ -152,26 +152,26 @@ impl World {
     }
 
     fn retry_found(&mut self, name: &TopicName, topic: TopicId, seen: Seen) -> Checked {
-        let fits = |back: &HandedBack| {
+        let fits = |back: &SentBack| {
             back.number == seen.number
                 && back.to == topic
                 && back.attempt == seen.attempt
                 && !back.seen
                 && matches!(back.fate, Fate::Stored | Fate::Unknown)
         };
-        let is_due = |back: &HandedBack| fits(back) && back.due <= seen.stored_at;
-        // A message that was handed back may have been left in flight as well.
-        if !self.model.handed_back.iter().any(is_due) && self.left_found(name, seen) {
+        let is_due = |back: &SentBack| fits(back) && back.due <= seen.stored_at;
+        // A message that was sent back may have been left in flight as well.
+        if !self.model.sent_back.iter().any(is_due) && self.left_found(name, seen) {
             return Ok(());
         }
-        // If it was handed back more than once: the one that is due, and of those one that is known to be stored.
-        let fitting = self.model.handed_back.iter_mut().filter(|back| fits(back));
+        // If it was sent back more than once: the one that is due, and of those one that is known to be stored.
+        let fitting = self.model.sent_back.iter_mut().filter(|back| fits(back));
         let back =
             fitting.min_by_key(|back| (back.due > seen.stored_at, back.fate != Fate::Stored, back.due));
         let Some(back) = back else {
             let known: Vec<_> =
-                self.model.handed_back.iter().filter(|back| back.number == seen.number).collect();
-            let detail = format!("{seen:?} is in a retry topic; handed back were {known:?}");
+                self.model.sent_back.iter().filter(|back| back.number == seen.number).collect();
+            let detail = format!("{seen:?} is in a retry topic; sent back were {known:?}");
             return Err(Violation::new(content::NEVER_SENT, detail));
         };
         back.seen = true;
@@ -188,7 +188,7 @@ impl World {
         let groups: Vec<GroupId> = groups.map(|(id, _)| *id).collect();
         for (key, offset) in self.model.places_of(seen.number) {
             for group in &groups {
-                if !self.model.standings.contains_key(&(*group, key.topic)) {
+                if !self.model.subscriptions.contains_key(&(*group, key.topic)) {
                     continue;
                 }
                 let turn = self.model.turn(*group, key, offset);
@@ -221,7 +221,7 @@ impl World {
     pub fn describe(&mut self) -> Result<Vec<String>, Violation> {
         let now = self.now;
         self.engine().forget_expired_keys(now);
-        let mut lines = vec![format!("held {:?}", self.engine().held())];
+        let mut lines = vec![format!("deferred {:?}", self.engine().deferred())];
         lines.push(format!("deadline {:?}", self.engine().next_deadline()));
         let topics = self.topics();
         for name in &topics {

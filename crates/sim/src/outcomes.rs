@@ -1,4 +1,4 @@
-//! What clients are told of what they asked for.
+//! The answers that clients get when a decision is durable or refused.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     world::World,
 };
 
-/// What a ticket stands for.
+/// The request behind a ticket.
 #[derive(Debug, Clone)]
 pub enum Proposed {
     /// Messages, and how many of them have been answered.
@@ -54,8 +54,8 @@ impl Model {
     pub fn durable(&mut self, note: &Note) {
         let (group, queue, offset) = match note {
             Note::Subscribed { group, queue } => {
-                if let Some(standing) = self.standings.get_mut(&(*group, queue.topic)) {
-                    standing.durable = true;
+                if let Some(subscription) = self.subscriptions.get_mut(&(*group, queue.topic)) {
+                    subscription.durable = true;
                 }
                 return;
             }
@@ -100,7 +100,7 @@ impl World {
                     })?;
                 }
                 (Proposed::Config { name }, _) => self.model.configs.acknowledged(name, ticket),
-                (Proposed::SendBack { at }, _) => self.model.handed_back[*at].fate = Fate::Stored,
+                (Proposed::SendBack { at }, _) => self.model.sent_back[*at].fate = Fate::Stored,
                 (Proposed::Forward | Proposed::Send { .. }, _) => {}
             }
         }
@@ -143,7 +143,7 @@ impl World {
             }
             Proposed::Recall { number } => self.model.messages[number].recall = Some(fate),
             Proposed::Config { name } if certain => self.model.configs.refused(&name, ticket),
-            Proposed::SendBack { at } => self.model.handed_back[at].fate = fate,
+            Proposed::SendBack { at } => self.model.sent_back[at].fate = fate,
             Proposed::Config { .. } | Proposed::Forward => {}
         }
     }

@@ -50,9 +50,9 @@ impl Bug {
     pub fn layer(self) -> Layer {
         match self {
             Bug::Shard(_)
-            | Bug::Engine(EngineBug::SkipUnreadable | EngineBug::GiveBackEnds | EngineBug::FreeSilently) => {
-                Layer::Shard
-            }
+            | Bug::Engine(
+                EngineBug::SkipUnreadable | EngineBug::GiveBackAcks | EngineBug::RetireWithoutWake,
+            ) => Layer::Shard,
             Bug::Engine(_) | Bug::Log(_) => Layer::Engine,
         }
     }

@@ -11,7 +11,7 @@ struct Caught {
     replay: String,
 }
 
-fn hunt(bug: Bug) -> Caught {
+fn first_catch(bug: Bug) -> Caught {
     for seed in 0..SEEDS {
         if let Err(failure) = run(seed, Settings::planted(bug)) {
             return Caught { bug, by: Some((seed, failure.violation.promise)), replay: failure.replay() };
@@ -26,8 +26,8 @@ fn every_planted_bug_is_caught_and_without_it_the_same_seeds_pass() {
     assert!(bugs.len() >= 10, "only {} bugs can be planted", bugs.len());
     let (left, right) = bugs.split_at(bugs.len() / 2);
     let caught: Vec<Caught> = std::thread::scope(|scope| {
-        let halves =
-            [left, right].map(|half| scope.spawn(|| half.iter().map(|bug| hunt(*bug)).collect::<Vec<_>>()));
+        let halves = [left, right]
+            .map(|half| scope.spawn(|| half.iter().map(|bug| first_catch(*bug)).collect::<Vec<_>>()));
         halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
 

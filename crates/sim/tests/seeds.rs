@@ -47,7 +47,7 @@ fn a_seed_gives_the_same_run_to_the_byte() {
 }
 
 #[test]
-fn the_runs_get_to_where_it_hurts() {
+fn the_runs_reach_restarts_redeliveries_and_removed_segments() {
     let runs: Vec<_> = (0..120).filter_map(|seed| run(seed, Settings::default()).ok()).collect();
     let total = |of: fn(&redstart_sim::Summary) -> u64| runs.iter().map(of).sum::<u64>();
     assert!(total(|summary| summary.messages as u64) > 10_000);

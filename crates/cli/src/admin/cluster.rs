@@ -1,38 +1,30 @@
+//! `redstart cluster`: the brokers that the name server knows.
+
 use std::collections::BTreeMap;
 
-use redstart_client::admin::{Admin, Broker, DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_group};
+use redstart_client::admin::{Admin, Broker};
 use serde::Serialize;
 
 use super::{
     Session, all,
     output::{Style, View, fields},
+    resource::{is_internal_topic, user_groups},
     table::Table,
-    time,
+    time::Time,
 };
 
-/// Of the three spans of a rate the shortest comes first.
+/// A rate is given over 10 s, 60 s and 10 min; the first is the most recent.
 const NOW: usize = 0;
 
 pub async fn run(session: &Session) -> anyhow::Result<()> {
     let admin = &session.admin;
     let brokers = admin.brokers().await?;
     let rows = all(brokers.iter().map(|broker| row(admin, broker))).await;
-    let user_topic = |name: &&String| {
-        !name.starts_with(RETRY_PREFIX)
-            && !name.starts_with(DEAD_LETTER_PREFIX)
-            && !Admin::is_own_topic(name, &brokers)
-    };
-    let topics = admin.topic_names().await?.iter().filter(user_topic).count();
-    let mut groups = std::collections::BTreeSet::new();
-    for broker in brokers.iter().filter(|broker| broker.id == 0) {
-        // A broker that is away has its row, and no groups.
-        let found = admin.groups(&broker.address).await.unwrap_or_default();
-        groups.extend(found.into_keys().filter(|group| !is_system_group(group)));
-    }
+    let topics = admin.topic_names().await?.iter().filter(|name| !is_internal_topic(name, &brokers)).count();
     session.output.show(&Cluster {
         name_servers: admin.names().to_vec(),
         topics,
-        groups: groups.len(),
+        groups: user_groups(session, &brokers).await,
         messages_in: rows.iter().filter_map(|row| row.messages_in).sum(),
         messages_out: rows.iter().filter_map(|row| row.messages_out).sum(),
         brokers: rows,
@@ -40,7 +32,7 @@ pub async fn run(session: &Session) -> anyhow::Result<()> {
 }
 
 async fn row(admin: &Admin, broker: &Broker) -> Row {
-    let place = Row {
+    let unanswered = Row {
         cluster: broker.cluster.clone(),
         broker: broker.name.clone(),
         id: broker.id,
@@ -48,8 +40,8 @@ async fn row(admin: &Admin, broker: &Broker) -> Row {
         ..Row::default()
     };
     match admin.runtime_info(&broker.address).await {
-        Ok(info) => place.with(&info),
-        Err(error) => Row { error: Some(error.to_string()), ..place },
+        Ok(info) => unanswered.with(&info),
+        Err(error) => Row { error: Some(error.to_string()), ..unanswered },
     }
 }
 
@@ -59,7 +51,7 @@ struct Cluster {
     name_servers: Vec<String>,
     topics: usize,
     groups: usize,
-    /// Since the brokers started, as the next one.
+    /// Since the brokers started; `messages_out`, too.
     messages_in: i64,
     messages_out: i64,
     brokers: Vec<Row>,
@@ -73,14 +65,14 @@ struct Row {
     id: u64,
     address: String,
     version: Option<String>,
-    started_at: Option<String>,
+    started_at: Time,
     in_per_second: Option<f64>,
     out_per_second: Option<f64>,
     messages_in: Option<i64>,
     messages_out: Option<i64>,
-    /// Of the disk, 0 to 1.
+    /// Share of the disk that is used, 0 to 1.
     disk_used: Option<f64>,
-    /// Why the broker says nothing of itself.
+    /// Why the other fields are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -93,7 +85,7 @@ impl Row {
             version: info
                 .get("brokerVersionDesc")
                 .map(|version| version.trim_start_matches('V').replace('_', ".")),
-            started_at: number("bootTimestamp").and_then(time::iso),
+            started_at: Time(number("bootTimestamp").unwrap_or_default()),
             in_per_second: rate("putTps"),
             out_per_second: rate("getTransferredTps"),
             messages_in: number("msgPutTotalTodayNow"),
@@ -117,7 +109,7 @@ impl View for Cluster {
             .right("IN")
             .right("OUT")
             .right("DISK")
-            .left("STARTED (UTC)");
+            .left("STARTED");
         let unknown = || "?".to_owned();
         let rate = |rate: Option<f64>| rate.map_or_else(unknown, |rate| format!("{rate:.1}"));
         let number = |number: Option<i64>| number.map_or_else(unknown, |number| number.to_string());
@@ -133,7 +125,7 @@ impl View for Cluster {
                 number(row.messages_in),
                 number(row.messages_out),
                 row.disk_used.map_or_else(unknown, |used| format!("{:.0}%", used * 100.0)),
-                row.error.clone().unwrap_or_else(|| time::shown(row.started_at.as_deref())),
+                row.error.clone().unwrap_or_else(|| style.time(row.started_at)),
             ]);
         }
         let lines = [
@@ -151,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broker_that_is_away_has_its_row() {
+    fn a_broker_that_does_not_answer_has_a_row() {
         let info = [
             ("brokerVersionDesc", "V5_3_1"),
             ("bootTimestamp", "1769860800000"),
@@ -181,7 +173,7 @@ mod tests {
             "groups       2\n",
             "messages     700 in, 0 out since start\n",
             "\n",
-            "CLUSTER  BROKER  ID  ADDRESS          VERSION  IN/S  OUT/S   IN  OUT  DISK  STARTED (UTC)\n",
+            "CLUSTER  BROKER  ID  ADDRESS          VERSION  IN/S  OUT/S   IN  OUT  DISK  STARTED\n",
             "c        a        0  127.0.0.1:10911  5.3.1    12.5      ?  700    ?   42%  2026-01-31 12:00:00.000Z\n",
             "c        b        0  127.0.0.1:10911  ?           ?      ?    ?    ?     ?  gone\n",
         );

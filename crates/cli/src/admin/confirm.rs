@@ -1,19 +1,20 @@
-//! Nothing is destroyed without a yes.
+//! Commands that destroy or move something ask first.
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use anyhow::bail;
 use clap::Args;
+
+use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub struct Consent {
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 impl Consent {
-    /// Goes on if somebody agrees to `what`, which reads after "This will".
+    /// Returns when the operator has agreed to `what`, which completes the sentence "This will …".
     pub fn ask(&self, what: &str) -> anyhow::Result<()> {
         let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         self.ask_on(what, terminal.then(|| (std::io::stdin().lock(), std::io::stderr())))
@@ -24,15 +25,18 @@ impl Consent {
             return Ok(());
         }
         let Some((mut input, mut out)) = terminal else {
-            bail!("this would {what}; nothing is done without --yes when there is no terminal to ask on");
+            let failure = Failure::new("notConfirmed", format!("this would {what}"));
+            return Err(failure
+                .with_hint("nothing was done: there is no terminal to ask on, and no --yes")
+                .into());
         };
-        write!(out, "This will {what}. Go on? [y/N] ")?;
+        write!(out, "This will {what}. Continue? [y/N] ")?;
         out.flush()?;
         let mut answer = String::new();
         input.read_line(&mut answer)?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => bail!("nothing was done"),
+            _ => Err(Failure::new("notConfirmed", "nothing was done").into()),
         }
     }
 }
@@ -52,7 +56,7 @@ mod tests {
     fn only_a_yes_is_a_yes() {
         for typed in ["y\n", "YES\n", " yes "] {
             let (asked, shown) = ask(false, Some(typed));
-            assert_eq!((asked, shown.as_str()), (Ok(()), "This will delete topic t. Go on? [y/N] "));
+            assert_eq!((asked, shown.as_str()), (Ok(()), "This will delete topic t. Continue? [y/N] "));
         }
         for typed in ["", "\n", "n\n", "yep\n"] {
             assert_eq!(ask(false, Some(typed)).0, Err("nothing was done".to_owned()), "{typed:?}");
@@ -63,6 +67,6 @@ mod tests {
     fn without_a_terminal_only_the_flag_counts() {
         assert_eq!(ask(true, None), (Ok(()), String::new()));
         let why = ask(false, None).0.unwrap_err();
-        assert!(why.starts_with("this would delete topic t; nothing is done without --yes"), "{why}");
+        assert!(why.starts_with("this would delete topic t; nothing was done"), "{why}");
     }
 }

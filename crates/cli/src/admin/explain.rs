@@ -1,43 +1,46 @@
-//! Errors as one line that says why, and what to do.
+//! Adds a hint to the errors that have a usual cause.
 
-use anyhow::anyhow;
 use redstart_client::admin::{Admin, Error, Target};
 
-use crate::similar::similar;
+use crate::{
+    failure::{Failure, admin_code},
+    similar::similar,
+};
 
-/// Adds what helps: how to start a server, what a name may have meant.
+/// The error with a hint: how to start a server, which name was probably meant, how to create what is missing.
 pub async fn explain(admin: &Admin, error: anyhow::Error) -> anyhow::Error {
     let Some(cause) = error.downcast_ref::<Error>() else { return error };
-    // What was being done when it happened is more than can be said here.
+    // An error with context says what was being done, which is more than a hint can add.
     if error.to_string() != cause.to_string() {
         return error;
     }
-    match cause {
-        Error::NoNameServer { address, why } => {
-            anyhow!("no broker at {address} ({why}); is it running? Try: redstart serve")
+    let code = admin_code(cause);
+    let failure = match cause {
+        Error::NoNameServer { address, why } => Failure::new(code, format!("no broker at {address} ({why})"))
+            .with_hint("is it running? Try: redstart serve"),
+        Error::NoBroker { address, why } => {
+            Failure::new(code, format!("the name server is there, but no broker at {address} ({why})")).with_hint(
+                "can that address be reached from here? The broker's --advertise sets the address that clients get",
+            )
         }
-        Error::NoBroker { address, why } => anyhow!(
-            "the name server is there, but no broker at {address} ({why}); can that address be reached from here? See --advertise of redstart serve"
-        ),
         Error::UnknownTopic { topic } => {
             let names = admin.topic_names().await.unwrap_or_default();
             let create = format!("create it with: redstart topic create {topic}");
-            unknown(cause, topic, &names, &create)
+            Failure::new(code, cause.to_string()).with_hint(suggestion(topic, &names).unwrap_or(create))
         }
         Error::UnknownGroup { group } => {
             let names = group_names(admin).await.unwrap_or_default();
             let create = format!("create it with: redstart group create {group}");
-            unknown(cause, group, &names, &create)
+            Failure::new(code, cause.to_string()).with_hint(suggestion(group, &names).unwrap_or(create))
         }
-        _ => error,
-    }
+        _ => return error,
+    };
+    failure.into()
 }
 
-fn unknown(cause: &Error, name: &str, names: &[String], otherwise: &str) -> anyhow::Error {
-    match &similar(name, names.iter().map(String::as_str))[..] {
-        [] => anyhow!("{cause}; {otherwise}"),
-        close => anyhow!("{cause}; did you mean {}?", close.join(", ")),
-    }
+fn suggestion(name: &str, names: &[String]) -> Option<String> {
+    let close = similar(name, names.iter().map(String::as_str));
+    (!close.is_empty()).then(|| format!("did you mean {}?", close.join(", ")))
 }
 
 async fn group_names(admin: &Admin) -> Result<Vec<String>, Error> {

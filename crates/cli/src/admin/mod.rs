@@ -1,4 +1,5 @@
-//! What an operator does with a running server: Redstart, or any other that speaks RocketMQ's Remoting protocol.
+//! The operator's commands: `topic`, `group`, `message`, `offset`, `dlq`, `cluster`. They work with every server that speaks
+//! RocketMQ's Remoting protocol.
 
 mod cluster;
 mod confirm;
@@ -8,6 +9,7 @@ mod group;
 mod message;
 mod offset;
 mod output;
+mod resource;
 mod table;
 mod target;
 mod time;
@@ -19,14 +21,15 @@ use clap::{Args, Subcommand};
 use futures_util::{StreamExt, stream};
 use redstart_client::admin::Admin;
 
-use crate::stdout;
-use output::Output;
+use crate::{credentials, stdout};
+use output::{Form, Output};
+use time::TimeFormat;
 
 const DEFAULT_NAMES: &str = "127.0.0.1:9876";
-/// The first that is set counts. The second is mqadmin's.
+/// Variables with the addresses of the name servers; the first that is set counts. The second is mqadmin's.
 pub(crate) const NAMES_VARIABLES: [&str; 2] = ["REDSTART_NAMESRV", "NAMESRV_ADDR"];
-/// Questions that are on their way at a time, when many of a kind are asked.
-const QUESTIONS_MAX: usize = 16;
+/// Requests in flight when a command sends one for each topic, group or queue.
+const REQUESTS_MAX: usize = 16;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -51,7 +54,7 @@ pub enum Command {
         #[command(flatten)]
         server: Server,
     },
-    /// Where a consumer group stands: show, reset
+    /// Offsets of a consumer group: show, reset
     Offset {
         #[command(subcommand)]
         command: offset::Command,
@@ -65,22 +68,31 @@ pub enum Command {
         #[command(flatten)]
         server: Server,
     },
-    /// The brokers, their versions, addresses and totals
+    /// Show the brokers with their versions, addresses and message rates
     Cluster {
         #[command(flatten)]
         server: Server,
     },
 }
 
-/// Which server, and how to answer.
+/// Options of every command: the server, and the form of the output.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Server {
     /// Name servers, host:port separated by ';' [default: $REDSTART_NAMESRV, $NAMESRV_ADDR or 127.0.0.1:9876]
     #[arg(short, long, global = true, value_name = "ADDR")]
     namesrv: Option<String>,
-    /// Print JSON, for scripts
-    #[arg(long, global = true)]
+    /// Output format; with json, errors are JSON as well
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Form,
+    /// Short for --output json
+    #[arg(long, global = true, conflicts_with = "output")]
     json: bool,
+    /// How tables show times; JSON is always in UTC
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    time: TimeFormat,
+    #[command(flatten)]
+    credentials: credentials::Flags,
 }
 
 impl Server {
@@ -91,7 +103,7 @@ impl Server {
     }
 }
 
-/// What every command works with.
+/// The connection and the output of one command.
 #[derive(Debug)]
 pub struct Session {
     admin: Admin,
@@ -107,7 +119,9 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Offset { server, .. }
         | Command::Dlq { server, .. }
         | Command::Cluster { server }) = &command;
-        let session = Session { admin: Admin::new(&server.names()), output: Output::new(server.json) };
+        let form = if server.json { Form::Json } else { server.output };
+        let admin = Admin::new(&server.names()).with_credentials(server.credentials.find()?);
+        let session = Session { admin, output: Output::new(form, server.time) };
         let done = match &command {
             Command::Topic { command, .. } => topic::run(command, &session).await,
             Command::Group { command, .. } => group::run(command, &session).await,
@@ -124,7 +138,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Asks the same of many, some at a time; the answers come in the order of the questions.
-async fn all<T, F: Future<Output = T>>(questions: impl IntoIterator<Item = F>) -> Vec<T> {
-    stream::iter(questions).buffered(QUESTIONS_MAX).collect().await
+/// Runs requests side by side, a bounded number at a time; the answers come in the order of the requests.
+async fn all<T, F: Future<Output = T>>(requests: impl IntoIterator<Item = F>) -> Vec<T> {
+    stream::iter(requests).buffered(REQUESTS_MAX).collect().await
 }

@@ -1,27 +1,59 @@
-use std::io::{IsTerminal, Write};
+//! What a command prints: a table or lines for people, the JSON of its fields for scripts.
 
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+};
+
+use clap::ValueEnum;
 use serde::Serialize;
 
-/// What a command found out: for people as text, for scripts as the JSON of its fields.
+use super::time::{Time, TimeFormat};
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Form {
+    /// Tables and lines for people
+    #[default]
+    Table,
+    /// Tables with further columns, where a command has them
+    Wide,
+    /// JSON for scripts
+    Json,
+}
+
+/// The result of a command.
 pub trait View: Serialize {
     fn text(&self, style: Style) -> String;
 }
 
-/// How text may look.
+/// How text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     colour: bool,
+    /// Show the columns that only `-o wide` has.
+    pub wide: bool,
+    time: TimeFormat,
 }
 
 impl Style {
-    fn of_stdout() -> Style {
+    fn of_stdout(form: Form, time: TimeFormat) -> Style {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Style { colour: wanted && std::io::stdout().is_terminal() }
+        Style { colour: wanted && std::io::stdout().is_terminal(), wide: form == Form::Wide, time }
     }
 
     #[cfg(test)]
     pub fn coloured() -> Style {
-        Style { colour: true }
+        Style { colour: true, ..Style::default() }
+    }
+
+    #[cfg(test)]
+    pub fn wide() -> Style {
+        Style { wide: true, ..Style::default() }
+    }
+
+    pub fn time(self, time: Time) -> String {
+        time.text(self.time)
     }
 
     pub fn bold(self, text: &str) -> String {
@@ -44,17 +76,17 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(json: bool) -> Output {
-        Output { json, style: Style::of_stdout() }
+    pub fn new(form: Form, time: TimeFormat) -> Output {
+        Output { json: form == Form::Json, style: Style::of_stdout(form, time) }
     }
 
-    /// Prints all there is to say.
+    /// Prints the whole result.
     pub fn show(&self, view: &impl View) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string_pretty(view)? } else { view.text(self.style) };
         self.print(text.trim_end_matches('\n'))
     }
 
-    /// Prints one of many, each on a line of its own.
+    /// Prints one result of many, each on a line of its own.
     pub fn next(&self, view: &impl View) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string(view)? } else { view.text(self.style) };
         self.print(text.trim_end_matches('\n'))
@@ -67,7 +99,7 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(bytes)?;
@@ -93,12 +125,17 @@ pub fn listed<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// A text as one line, whatever a producer wrote into it: no message steers the terminal.
+/// A text on one line. Control characters become blanks, so that no message can send escape sequences to the terminal.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The lines `name  value`, values below one another.
+/// `key=value` for each attribute, separated by blanks.
+pub fn attributes(attributes: &BTreeMap<String, String>) -> String {
+    attributes.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Lines of `name  value` with aligned values.
 pub fn fields(style: Style, fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| {
@@ -112,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_follow_their_numbers() {
+    fn a_noun_agrees_with_its_number() {
         assert_eq!(
             [count(0, "queue"), count(1, "queue"), count(2_u64, "queue")],
             ["0 queues", "1 queue", "2 queues"]
@@ -123,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_below_one_another() {
+    fn values_are_aligned() {
         let lines = [("id", "7".to_owned()), ("stored", "now".to_owned())];
         assert_eq!(fields(Style::default(), &lines), "id      7\nstored  now\n");
         assert!(fields(Style::coloured(), &lines).starts_with("\u{1b}[2mid\u{1b}[0m      7"));

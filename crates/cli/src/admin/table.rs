@@ -1,3 +1,5 @@
+//! Tables with a header and aligned columns.
+
 use super::output::{Style, one_line};
 
 const GAP: &str = "  ";
@@ -8,10 +10,18 @@ enum Align {
     Right,
 }
 
-/// Rows below a header, in columns as wide as what is in them. Nothing is cut or wrapped: ids are there to be copied.
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    name: &'static str,
+    align: Align,
+    /// Shown by `-o wide` only.
+    wide: bool,
+}
+
+/// Rows below a header. A column is as wide as its widest cell: nothing is cut or wrapped, because ids are there to be copied.
 #[derive(Debug, Default)]
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
@@ -20,41 +30,53 @@ impl Table {
         Table::default()
     }
 
-    pub fn left(mut self, name: &'static str) -> Table {
-        self.columns.push((name, Align::Left));
-        self
+    pub fn left(self, name: &'static str) -> Table {
+        self.column(name, Align::Left, false)
     }
 
     /// For numbers.
-    pub fn right(mut self, name: &'static str) -> Table {
-        self.columns.push((name, Align::Right));
+    pub fn right(self, name: &'static str) -> Table {
+        self.column(name, Align::Right, false)
+    }
+
+    /// A left-aligned column that only `-o wide` shows.
+    pub fn wide(self, name: &'static str) -> Table {
+        self.column(name, Align::Left, true)
+    }
+
+    fn column(mut self, name: &'static str, align: Align, wide: bool) -> Table {
+        self.columns.push(Column { name, align, wide });
         self
     }
 
+    /// Adds a row, which has a cell for every column, shown or not.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
     pub fn render(&self, style: Style) -> String {
+        let shown: Vec<(usize, &Column)> =
+            self.columns.iter().enumerate().filter(|(_, column)| style.wide || !column.wide).collect();
         let width = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
-            cells.chain([self.columns[at].0.len()]).max().unwrap_or(0)
+            cells.chain([self.columns[at].name.len()]).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let padded = cells.zip(&self.columns).zip(&widths).map(|((cell, (_, align)), width)| {
+        let widths: Vec<usize> = shown.iter().map(|(at, _)| width(*at)).collect();
+        let line = |cell: &dyn Fn(usize) -> Option<String>| {
+            let padded = shown.iter().zip(&widths).map(|((at, column), width)| {
+                let cell = cell(*at).unwrap_or_default();
                 let space = " ".repeat(width.saturating_sub(cell.chars().count()));
-                match align {
+                match column.align {
                     Align::Left => format!("{cell}{space}"),
                     Align::Right => format!("{space}{cell}"),
                 }
             });
             padded.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
         };
-        let header = line(&mut self.columns.iter().map(|(name, _)| *name));
+        let header = line(&|at| self.columns.get(at).map(|column| column.name.to_owned()));
         let mut text = style.bold(&header) + "\n";
         for row in &self.rows {
-            text += &line(&mut row.iter().map(String::as_str));
+            text += &line(&|at| row.get(at).cloned());
             text.push('\n');
         }
         text
@@ -66,13 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_numbers_end_below_one_another() {
-        let mut table = Table::new().left("TOPIC").right("MESSAGES").left("TYPE");
-        table.row(["orders".to_owned(), "12345678901".to_owned(), "FIFO".to_owned()]);
-        table.row(["é".to_owned(), "7".to_owned(), String::new()]);
+    fn columns_are_aligned_and_some_are_for_wide_output() {
+        let mut table = Table::new().left("TOPIC").wide("ID").right("MESSAGES").left("TYPE");
+        table.row(["orders", "id", "12345678901", "FIFO"].map(str::to_owned));
+        table.row(["é", "", "7", ""].map(str::to_owned));
         let expected =
             concat!("TOPIC      MESSAGES  TYPE\n", "orders  12345678901  FIFO\n", "é                 7\n",);
         assert_eq!(table.render(Style::default()), expected);
+        let wide = table.render(Style::wide());
+        assert!(wide.starts_with("TOPIC   ID     MESSAGES  TYPE\norders  id  12345678901  FIFO\n"), "{wide}");
     }
 
     #[test]

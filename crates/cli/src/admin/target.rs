@@ -1,13 +1,15 @@
+//! The brokers that a command works on.
+
 use clap::Args;
 use redstart_client::admin::Target;
 
-/// Where a change is made. Everywhere, if nothing is said.
+/// The brokers of one cluster, one broker, or all of them.
 #[derive(Debug, Args)]
 pub struct Where {
-    /// Only on the brokers of this cluster
+    /// Only the brokers of this cluster
     #[arg(long, value_name = "NAME", conflicts_with = "broker")]
     cluster: Option<String>,
-    /// Only on this broker, by name or address
+    /// Only this broker, by name or address
     #[arg(long, value_name = "BROKER")]
     broker: Option<String>,
 }

@@ -1,16 +1,79 @@
-//! Times as people write and read them. All of them are UTC: a server and who looks at it are rarely in one place.
+//! Times: how they are read from the command line, and how they are printed.
+//!
+//! Input without an offset is UTC, and so is JSON output. Tables show UTC, local time, or the distance from now (`--time`).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use jiff::{
+    Timestamp,
+    civil::DateTime,
+    tz::{Offset, TimeZone},
+};
+use serde::{Serialize, Serializer};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// Digits of a number that counts seconds since 1970; longer ones count milliseconds.
+/// A number of up to this many digits counts seconds since 1970; longer ones count milliseconds.
 const SECONDS_DIGITS_MAX: usize = 11;
 
-pub fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
+/// How tables show times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum TimeFormat {
+    /// 2026-01-31 12:00:00.000Z
+    #[default]
+    Utc,
+    /// The local time with its offset: 2026-01-31 13:00:00.000+01:00
+    Local,
+    /// The distance from now: 5m ago
+    Relative,
 }
 
-/// A place in the course of time.
+/// Milliseconds since 1970. Servers say 0 or less for something that has not happened: `null` in JSON, `-` in tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    fn timestamp(self) -> Option<Timestamp> {
+        if self.0 <= 0 { None } else { Timestamp::from_millisecond(self.0).ok() }
+    }
+
+    /// RFC 3339 in UTC: `2026-01-31T12:00:00.000Z`.
+    pub fn iso(self) -> Option<String> {
+        self.timestamp().map(|time| format!("{time:.3}"))
+    }
+
+    pub fn text(self, format: TimeFormat) -> String {
+        let Some(time) = self.timestamp() else { return "-".to_owned() };
+        match format {
+            TimeFormat::Utc => format!("{time:.3}").replacen('T', " ", 1),
+            TimeFormat::Local => {
+                time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f%:z").to_string()
+            }
+            TimeFormat::Relative => relative(now() - self.0),
+        }
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.iso().serialize(serializer)
+    }
+}
+
+/// `5m ago`, `in 2h`: the largest unit that fits, rounded down.
+fn relative(ago_ms: i64) -> String {
+    let ms = ago_ms.unsigned_abs();
+    let units = [(DAY_MS as u64, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let fits = units.into_iter().find(|(unit, _)| ms >= *unit);
+    let length = fits.map_or_else(|| "0s".to_owned(), |(unit, name)| format!("{}{name}", ms / unit));
+    if ago_ms < 0 { format!("in {length}") } else { format!("{length} ago") }
+}
+
+pub fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// Where to start or stop reading a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     Earliest,
@@ -29,24 +92,24 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = duration(text) {
         return Ok(Moment::At(now().saturating_sub(ago.as_millis() as i64)));
     }
-    let wrong = || {
-        format!(
-            "{text:?} is none of latest, earliest, a time in UTC such as 2026-01-31T12:00 or 2026-01-31T12:00:00+02:00, milliseconds since 1970, or how long ago, such as 30m"
-        )
-    };
-    instant(text).map(Moment::At).ok_or_else(wrong)
+    instant(text).map(Moment::At).ok_or_else(|| {
+        "expected latest, earliest, a time in UTC such as 2026-01-31T12:00 or 2026-01-31T12:00:00+02:00, \
+         milliseconds since 1970, or how long ago, such as 30m"
+            .to_owned()
+    })
 }
 
 /// Reads a time.
 pub fn time(text: &str) -> Result<i64, String> {
     instant(text).ok_or_else(|| {
-        format!("{text:?} is no time; write 2026-01-31T12:00 (UTC), 2026-01-31T12:00:00+02:00, or milliseconds since 1970")
+        "expected a time such as 2026-01-31T12:00 (UTC) or 2026-01-31T12:00:00+02:00, or milliseconds since 1970"
+            .to_owned()
     })
 }
 
 /// Reads `500ms`, `10s`, `1h30m`, `2d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no length of time; write it as 500ms, 10s, 5m, 1h30m or 2d");
+    let wrong = || "expected a duration such as 500ms, 10s, 5m, 1h30m or 2d".to_owned();
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
@@ -70,109 +133,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(total) }
 }
 
+/// A number, or a date with or without a time of day and an offset; UTC if there is none.
 fn instant(text: &str) -> Option<i64> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number: i64 = text.parse().ok()?;
         return if text.len() <= SECONDS_DIGITS_MAX { number.checked_mul(1000) } else { Some(number) };
     }
-    let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
-    let mut parts = date.splitn(3, '-');
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    if year.len() != 4 || month.len() != 2 || day.len() != 2 {
-        return None;
-    }
-    let (year, month, day): (i64, i64, i64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    if !(1..=12).contains(&month) || !(1..=days_of_month(year, month)).contains(&day) {
-        return None;
-    }
-    let zone_at = clock.find(['Z', '+', '-']).unwrap_or(clock.len());
-    let (clock, zone) = clock.split_at(zone_at);
-    Some(days_since_1970(year, month, day) * DAY_MS + clock_ms(clock)? - zone_ms(zone)?)
-}
-
-/// `12:00`, `12:00:01`, `12:00:01.5`.
-fn clock_ms(text: &str) -> Option<i64> {
-    let mut parts = text.splitn(3, ':');
-    let (hours, minutes) = (two_digits(parts.next()?)?, two_digits(parts.next()?)?);
-    let (seconds, fraction) = match parts.next() {
-        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "")),
-        None => ("00", ""),
-    };
-    let seconds = two_digits(seconds)?;
-    if hours > 23
-        || minutes > 59
-        || seconds > 59
-        || fraction.len() > 9
-        || !fraction.bytes().all(|b| b.is_ascii_digit())
-    {
-        return None;
-    }
-    let ms: i64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
-    Some(((hours * 60 + minutes) * 60 + seconds) * 1000 + ms)
-}
-
-/// Nothing and `Z` are UTC; else `+02:00`.
-fn zone_ms(text: &str) -> Option<i64> {
-    let (sign, zone) = match text.split_at_checked(1) {
-        None | Some(("Z", "")) => return Some(0),
-        Some(("+", zone)) => (1, zone),
-        Some(("-", zone)) => (-1, zone),
-        Some(_) => return None,
-    };
-    let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
-    Some(sign * (two_digits(hours)? * 60 + two_digits(minutes)?) * 60_000)
-}
-
-fn two_digits(text: &str) -> Option<i64> {
-    (text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Years are counted from March, so that the leap day is the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
-}
-
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
-}
-
-/// For scripts: `2026-01-31T12:00:00.000Z`; nothing for what never happened.
-pub fn iso(ms: i64) -> Option<String> {
-    if ms <= 0 {
-        return None;
-    }
-    let (year, month, day) = date_of(ms.div_euclid(DAY_MS));
-    let rest = ms.rem_euclid(DAY_MS);
-    let (hours, minutes, seconds, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
-    Some(format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z"))
-}
-
-/// For people: the same, and `-` for what never happened.
-pub fn shown(iso: Option<&str>) -> String {
-    iso.map_or_else(|| "-".to_owned(), |time| time.replacen('T', " ", 1))
+    let with_offset = text.parse::<Timestamp>().ok();
+    let utc = || Offset::UTC.to_timestamp(text.parse::<DateTime>().ok()?).ok();
+    Some(with_offset.or_else(utc)?.as_millisecond())
 }
 
 #[cfg(test)]
@@ -193,7 +162,6 @@ mod tests {
         ] {
             assert_eq!(time(text), Ok(noon), "{text}");
         }
-        assert_eq!(iso(noon).as_deref(), Some("2026-01-31T12:00:00.000Z"));
         assert_eq!(time("2024-02-29"), Ok(1_709_164_800_000));
         assert_eq!(time("2024-02-29T00:00:00.1234"), Ok(1_709_164_800_123));
         for bad in [
@@ -212,19 +180,21 @@ mod tests {
     }
 
     #[test]
-    fn every_day_comes_back() {
-        for days in (0..60_000).step_by(13) {
-            let (year, month, day) = date_of(days);
-            assert_eq!(days_since_1970(year, month, day), days);
+    fn a_time_is_printed_in_utc_local_or_relative() {
+        let noon = Time(1_769_860_800_000);
+        assert_eq!(noon.iso().as_deref(), Some("2026-01-31T12:00:00.000Z"));
+        assert_eq!(noon.text(TimeFormat::Utc), "2026-01-31 12:00:00.000Z");
+        let local = noon.text(TimeFormat::Local);
+        assert_eq!(time(&local), Ok(noon.0), "{local}");
+        for never in [Time(0), Time(-1)] {
+            assert_eq!((never.iso(), never.text(TimeFormat::Relative)), (None, "-".to_owned()));
         }
-        assert_eq!(
-            (iso(0), shown(None), shown(iso(1).as_deref())),
-            (None, "-".to_owned(), "1970-01-01 00:00:00.001Z".to_owned())
-        );
+        let relatives = [0, 999, 61_000, 7_199_999, 3 * DAY_MS, -90_000].map(relative);
+        assert_eq!(relatives, ["0s ago", "0s ago", "1m ago", "1h ago", "3d ago", "in 1m"]);
     }
 
     #[test]
-    fn lengths_of_time_have_units() {
+    fn durations_have_units() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         for bad in ["", "10", "h", "1x", "1h30", "99999999999999999999s", "9999999999999999d", "-1s"] {

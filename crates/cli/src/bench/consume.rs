@@ -1,3 +1,5 @@
+//! `redstart bench consume` and `round-trip`.
+
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -22,28 +24,28 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Args)]
 pub struct Receiving {
-    /// The consumer group
+    /// Consumer group
     #[arg(long, default_value = "bench-group")]
     pub group: String,
-    /// Messages asked for in one call
+    /// Largest number of messages in one receive call
     #[arg(long, default_value_t = 32)]
     pub batch: i32,
-    /// Receive calls under way at a time, over all connections (gRPC; over Remoting every queue has one)
+    /// Receive calls in flight over all connections (gRPC; over Remoting every queue has one)
     #[arg(long, default_value_t = 8)]
     pub receivers: usize,
-    /// Where to begin in each queue (Remoting; over gRPC the server decides)
+    /// Where to start in each queue (Remoting; over gRPC the server decides)
     #[arg(long, value_enum, default_value_t = From::Stored)]
     pub from: From,
 }
 
-/// Where a consumer begins.
+/// The offset at which a consumer starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum From {
-    /// Where the group stands, as clients do
+    /// The stored offset of the group, as clients do
     Stored,
-    /// At the first message there is
+    /// The first stored message
     Earliest,
-    /// At the next message that comes
+    /// The next message that arrives
     Latest,
 }
 
@@ -55,15 +57,15 @@ pub struct RoundTrip {
     receiving: Receiving,
     #[command(flatten)]
     messages: produce::Messages,
-    /// Messages a second
+    /// Messages per second
     #[arg(long, default_value_t = 1000)]
     rate: u64,
-    /// Sends under way at a time
+    /// Send calls in flight
     #[arg(long, default_value_t = 64)]
     in_flight: usize,
 }
 
-/// A message of a round trip begins with this and the time at which it was due to be sent.
+/// The body of a round-trip message starts with this mark and the time at which the message was due to be sent.
 const MARK: u64 = 0x7265_6473_7461_7274;
 pub const HEAD: usize = 16;
 
@@ -104,7 +106,7 @@ pub async fn round_trip(arguments: &RoundTrip) -> anyhow::Result<()> {
     let stamp = move |due: Instant| stamped(due.saturating_duration_since(origin), &fill);
     let mut workers = driver::senders(common, &sending, &meter, stamp, |_, _, _| {}).await?;
     workers.extend(receivers.workers(&meter, move |meter: &Meter, received: &[Received], _| {
-        // Messages of other runs are acknowledged and not counted.
+        // Messages of earlier runs are acknowledged and not counted.
         for due in received.iter().filter_map(|message| due_time(&message.body)) {
             meter.done(1, origin + due);
         }

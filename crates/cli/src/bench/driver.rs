@@ -1,4 +1,4 @@
-//! The protocols as a load sees them: something to send with and something to receive from.
+//! Senders and receivers of either protocol behind one interface.
 
 use std::{
     ops::Range,
@@ -21,7 +21,7 @@ use super::{
     remoting,
 };
 
-/// How long a receiver waits after a failure.
+/// Pause of a receiver after a failed call.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,7 +46,7 @@ impl Protocol {
     }
 }
 
-/// Makes the topics if that is asked for.
+/// Creates the topics with `--create`.
 pub async fn prepare(common: &Common, messages: Option<&Messages>) -> anyhow::Result<()> {
     if !common.create {
         return Ok(());
@@ -56,27 +56,27 @@ pub async fn prepare(common: &Common, messages: Option<&Messages>) -> anyhow::Re
         .await
 }
 
-/// What a load sends, and how.
+/// What a load sends, and with which parallelism.
 #[derive(Debug, Clone)]
 pub struct Sending {
     pub messages: Messages,
     /// Messages sent with one call.
     pub batch: u64,
-    /// Calls under way at a time, over all clients.
+    /// Calls in flight over all clients.
     pub in_flight: usize,
-    /// The clients, by number.
+    /// Numbers of the clients.
     pub clients: Range<usize>,
 }
 
-/// Makes the body of a message that is due at this time.
+/// Creates the body of a message that is due at this time.
 pub trait Body: Fn(Instant) -> Bytes + Clone + Send + Sync + 'static {}
 
 impl<F: Fn(Instant) -> Bytes + Clone + Send + Sync + 'static> Body for F {}
 
-/// Takes note of a call that has sent so many messages and was due at this time.
+/// Records a call: the number of messages sent, and the time at which it was due.
 pub type Done = fn(&Meter, u64, Instant);
 
-/// The workers that send until the end of a load.
+/// The tasks that send until the load ends.
 pub async fn senders(
     common: &Common,
     sending: &Sending,
@@ -112,20 +112,20 @@ pub async fn senders(
     Ok((0..sending.in_flight).map(sender).collect())
 }
 
-/// A message that was received, as far as it matters here.
+/// The parts of a received message that a load uses.
 #[derive(Debug)]
 pub struct Received {
     pub body: Bytes,
-    /// What its acknowledgement says; a pulled message has none of its own.
+    /// The handle for its acknowledgement; pulled messages have none.
     pub receipt: Option<grpc::Receipt>,
 }
 
-/// Sees messages that are done together, and when their call began.
+/// Called with messages that were acknowledged together and the start of their receive call.
 pub trait Each: Fn(&Meter, &[Received], Instant) + Clone + Send + Sync + 'static {}
 
 impl<F: Fn(&Meter, &[Received], Instant) + Clone + Send + Sync + 'static> Each for F {}
 
-/// What receives from a server: as many receivers as were asked for, or the queues, where clients read queues.
+/// The receivers of a load: over gRPC as many as were given, over Remoting one for each share of the queues.
 #[derive(Debug)]
 pub enum Receivers {
     Grpc(Vec<grpc::Receiver>),
@@ -147,14 +147,14 @@ impl Receivers {
             let client = grpc::Client::consumer(common.target.server(), &topics, &receiving.group, number);
             clients.push(Arc::new(client.await?));
         }
-        // Every topic needs one.
+        // Every topic needs a receiver.
         let count = receiving.receivers.max(topics.len());
         let receiver =
             |n| grpc::Receiver::new(&clients[n % clients.len()], n % topics.len(), receiving.batch);
         Ok(Receivers::Grpc((0..count).map(receiver).collect()))
     }
 
-    /// Makes the group known to the server: from here on all messages are for it.
+    /// Receives once, so that the server creates the group: it then gets every message that is sent afterwards.
     pub async fn join(&mut self) -> anyhow::Result<()> {
         if let Receivers::Grpc(receivers) = self {
             for receiver in receivers {
@@ -164,7 +164,7 @@ impl Receivers {
         Ok(())
     }
 
-    /// The workers that receive until the end of a load.
+    /// The tasks that receive until the load ends.
     pub fn workers(self, meter: &Arc<Meter>, each: impl Each) -> Vec<Worker> {
         match self {
             Receivers::Grpc(receivers) => receivers
@@ -183,7 +183,7 @@ async fn receive(receiver: grpc::Receiver, meter: Arc<Meter>, each: impl Each) {
     let failed = |error: anyhow::Error| meter.failed(&format!("{error:#}"));
     while !meter.stopping() {
         let began = Instant::now();
-        // At the end nobody waits for messages that may never come.
+        // A receive that waits for a message is dropped when the load ends.
         let received = tokio::select! {
             received = receiver.receive() => received,
             () = meter.stopped() => break,

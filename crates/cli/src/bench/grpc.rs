@@ -1,4 +1,4 @@
-//! A client of the messaging service.
+//! A minimal client of RocketMQ's gRPC messaging service.
 
 use std::{
     collections::HashMap,
@@ -25,11 +25,11 @@ use super::{driver::Received, produce::Messages, rpc::Connection};
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const LONG_POLL: Duration = Duration::from_secs(5);
-/// As good as none; without a time the server takes its own.
+/// The shortest wait: with none at all the server applies its own default.
 const SHORT_POLL: Duration = Duration::from_millis(1);
 const INVISIBLE: Duration = Duration::from_secs(60);
 
-/// One client: a connection, its settings told to the server.
+/// One client: a connection whose settings were sent to the server.
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
@@ -38,7 +38,7 @@ pub struct Client {
     group: Resource,
     message_prefix: String,
     sent: AtomicU64,
-    /// Keeps the telemetry stream open.
+    /// The telemetry stream stays open while this is held.
     _telemetry: SendStream<Bytes>,
 }
 
@@ -49,7 +49,7 @@ struct Methods {
     ack: Uri,
 }
 
-/// What acknowledges a message.
+/// The handle that acknowledges a message.
 #[derive(Debug)]
 pub struct Receipt {
     id: String,
@@ -156,7 +156,7 @@ impl Client {
         })
     }
 
-    /// Sends as many messages in one call, to one topic after the other.
+    /// Sends `batch` messages in one call; calls alternate between the topics.
     pub async fn send(&self, messages: &Messages, body: Bytes, count: u64) -> anyhow::Result<()> {
         let first = self.sent.fetch_add(count, Ordering::Relaxed);
         let topic = &self.topics[(first / count.max(1)) as usize % self.topics.len()];
@@ -198,7 +198,8 @@ impl Receiver {
         Receiver { client: client.clone(), topic, batch }
     }
 
-    /// A group begins at the newest message of its first receive, which must not be the load's.
+    /// A new group starts at the end of the queue at its first receive. That receive must come before the first message of
+    /// the load, or the group would miss messages.
     pub async fn join(&self) -> anyhow::Result<()> {
         let none = self.receive_within(SHORT_POLL).await?;
         ensure!(none.is_empty(), "the topic is in use: a message came before the load began");
@@ -257,14 +258,14 @@ impl Receiver {
     }
 }
 
-/// Tells the server who this is; the stream stays open while the answer is held.
+/// Sends the client's settings; the stream stays open while the returned handle is held.
 async fn tell_settings(connection: &Connection, settings: Settings) -> anyhow::Result<SendStream<Bytes>> {
     let command = TelemetryCommand { status: None, command: Some(Command::Settings(settings)) };
     let method = connection.method("Telemetry")?;
     let (mut answers, stream) = connection.conversation(&method, &command).await.context("telemetry")?;
     let answer: TelemetryCommand = answers.next().await?.context("the server ended the telemetry stream")?;
     expect_ok(answer.status.as_ref()).context("settings")?;
-    // Read on, so that the server is never held up.
+    // An unread stream would fill its flow-control window and block the server.
     tokio::spawn(async move { while let Ok(Some(_)) = answers.next::<TelemetryCommand>().await {} });
     Ok(stream)
 }

@@ -1,4 +1,4 @@
-//! Runs an operation again and again, at a rate or as fast as it goes, and measures it.
+//! Runs the workers of a load, at a rate or as fast as possible, and measures throughput and latency.
 
 use std::{
     future::Future,
@@ -25,53 +25,53 @@ use super::{
     usage::Usage,
 };
 
-/// Longest time that the histogram tells apart.
+/// Upper bound of the latency histogram.
 const LATENCY_MAX_US: u64 = 60_000_000;
 const REFRESH: Duration = Duration::from_millis(200);
-/// How long workers may take to end what they have begun.
+/// How long workers may take to finish their calls when the load ends.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A load that is to end by a count is given up when so long nothing has moved.
+/// A load that ends at a number of messages fails after this long without one.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// Workers of different kinds, side by side.
+/// A sender or a receiver.
 pub type Worker = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the workers of a load share.
+/// The counters and the schedule that the workers of a load share.
 #[derive(Debug)]
 pub struct Meter {
     measuring: AtomicBool,
     stopping: AtomicBool,
-    tally: Tally,
-    /// What arrives, where a load sends and receives at once.
-    arrivals: Tally,
+    operations: Counters,
+    /// Received messages, where a load both sends and receives.
+    arrivals: Counters,
     failures: AtomicU64,
     first_failure: Mutex<Option<String>>,
     pace: Option<Pace>,
-    /// The count of messages that ends the load.
+    /// The number of messages that ends the load.
     until: Option<u64>,
     reached: Notify,
     ended: Notify,
 }
 
-/// How many messages there were and how long they took.
+/// Number of messages and their latencies.
 #[derive(Debug)]
-struct Tally {
+struct Counters {
     messages: AtomicU64,
-    /// Those before and after the measurement as well.
-    ever: AtomicU64,
+    /// Includes those before and after the measurement.
+    total: AtomicU64,
     latency: Mutex<Histogram<u64>>,
 }
 
-impl Tally {
-    fn new() -> anyhow::Result<Tally> {
+impl Counters {
+    fn new() -> anyhow::Result<Counters> {
         let latency = Mutex::new(Histogram::new_with_bounds(1, LATENCY_MAX_US, 3)?);
-        Ok(Tally { messages: AtomicU64::new(0), ever: AtomicU64::new(0), latency })
+        Ok(Counters { messages: AtomicU64::new(0), total: AtomicU64::new(0), latency })
     }
 
-    /// Says how many there are now.
+    /// Returns the new number of measured messages.
     fn add(&self, messages: u64, since: Instant, measuring: bool) -> u64 {
-        self.ever.fetch_add(messages, Ordering::Relaxed);
+        self.total.fetch_add(messages, Ordering::Relaxed);
         if !measuring {
             return self.count();
         }
@@ -89,13 +89,13 @@ impl Tally {
     }
 }
 
-/// The time between two calls that move so many messages each.
+/// The time between two calls of `messages` messages each at `rate` messages per second.
 pub fn interval(rate: u64, messages: u64) -> Duration {
     Duration::from_secs_f64(messages as f64 / rate.max(1) as f64)
 }
 
-/// A schedule: the n-th operation is due at `start + n * interval`. Its latency counts from then, however late a worker
-/// gets to it: a server that stalls cannot hide the requests that had to wait.
+/// A schedule: the n-th operation is due at `start + n * interval`. Its latency counts from then, even if a worker starts it
+/// later. Otherwise a stall of the server would hide the latency of the requests that waited (coordinated omission).
 #[derive(Debug)]
 struct Pace {
     start: Instant,
@@ -124,7 +124,7 @@ impl Pace {
 }
 
 impl Meter {
-    /// A load whose operations are due at this interval, or follow each other.
+    /// With an interval, operations follow a schedule; without one, each follows the one before.
     pub fn new(common: &Common, interval: Option<Duration>) -> anyhow::Result<Arc<Meter>> {
         Meter::ending(common.until, interval)
     }
@@ -133,8 +133,8 @@ impl Meter {
         Ok(Arc::new(Meter {
             measuring: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            tally: Tally::new()?,
-            arrivals: Tally::new()?,
+            operations: Counters::new()?,
+            arrivals: Counters::new()?,
             failures: AtomicU64::new(0),
             first_failure: Mutex::new(None),
             pace: interval.map(Pace::new),
@@ -148,7 +148,7 @@ impl Meter {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits for the end of the load.
+    /// Returns when the load ends.
     pub async fn stopped(&self) {
         let ended = self.ended.notified();
         if !self.stopping() {
@@ -161,7 +161,7 @@ impl Meter {
         self.ended.notify_waiters();
     }
 
-    /// Waits for the next operation's turn: the time from which its latency counts.
+    /// Waits until the next operation is due and returns that time; its latency counts from then.
     pub async fn turn(&self) -> Instant {
         let Some(pace) = &self.pace else { return Instant::now() };
         if let Ok(permit) = pace.due.acquire().await {
@@ -170,7 +170,7 @@ impl Meter {
         pace.take()
     }
 
-    /// The same without a wait: nothing if no turn has come, or none will any more.
+    /// The same without waiting; `None` if no operation is due or the load has ended.
     pub fn turn_now(&self) -> Option<Instant> {
         if self.stopping() {
             return None;
@@ -180,19 +180,19 @@ impl Meter {
         Some(pace.take())
     }
 
-    /// One operation that moved `messages` messages has ended; it was due at `since`.
+    /// Records a finished operation of `messages` messages that was due at `since`.
     pub fn done(&self, messages: u64, since: Instant) {
-        // What ends after the load is nobody's business.
+        // Operations that finish after the end of the load are not part of the measurement.
         if self.stopping() {
             return;
         }
-        let moved = self.tally.add(messages, since, self.measuring.load(Ordering::Relaxed));
+        let moved = self.operations.add(messages, since, self.measuring.load(Ordering::Relaxed));
         if self.until.is_some_and(|until| moved >= until) {
             self.reached.notify_one();
         }
     }
 
-    /// A message that was due to be sent at `since` has arrived.
+    /// Records the arrival of a message that was due to be sent at `since`.
     pub fn arrived(&self, since: Instant) {
         if self.stopping() {
             return;
@@ -200,10 +200,10 @@ impl Meter {
         self.arrivals.add(1, since, self.measuring.load(Ordering::Relaxed));
     }
 
-    /// What became of the messages, each of which is to be delivered so many times.
+    /// Throughput, latency and backlog of deliveries, where each message is due `deliveries` times.
     pub fn end_to_end(&self, elapsed: Duration, deliveries: u64) -> EndToEnd {
-        let sent = self.tally.ever.load(Ordering::Relaxed) * deliveries;
-        let backlog = sent.saturating_sub(self.arrivals.ever.load(Ordering::Relaxed));
+        let sent = self.operations.total.load(Ordering::Relaxed) * deliveries;
+        let backlog = sent.saturating_sub(self.arrivals.total.load(Ordering::Relaxed));
         EndToEnd::new(self.arrivals.count(), elapsed, &self.arrivals.latency(), backlog)
     }
 
@@ -213,19 +213,19 @@ impl Meter {
         first.get_or_insert_with(|| why.to_string());
     }
 
-    /// How it goes, for the progress bar.
+    /// A line for the progress bar.
     fn summary(&self, elapsed: Duration) -> String {
-        let rate = self.tally.count() as f64 / elapsed.as_secs_f64().max(0.001);
+        let rate = self.operations.count() as f64 / elapsed.as_secs_f64().max(0.001);
         let (p50, p99) = (self.percentile_ms(0.5), self.percentile_ms(0.99));
         format!("{rate:.0} messages/s, p50 {p50:.2} ms, p99 {p99:.2} ms")
     }
 
     fn percentile_ms(&self, percentile: f64) -> f64 {
-        self.tally.latency().value_at_quantile(percentile) as f64 / 1000.0
+        self.operations.latency().value_at_quantile(percentile) as f64 / 1000.0
     }
 }
 
-/// Releases operations when they are due. A thread of its own, because the runtime's timer is exact to 1 ms only.
+/// Releases operations when they are due. This needs its own thread: timers of the runtime have a resolution of 1 ms.
 fn keep_pace(meter: &Arc<Meter>) {
     let meter = meter.clone();
     thread::spawn(move || {
@@ -241,12 +241,12 @@ fn keep_pace(meter: &Arc<Meter>) {
             released += due;
             thread::sleep(pace.due_at(released).saturating_duration_since(Instant::now()).min(REFRESH));
         }
-        // Whoever still waits for a turn goes on and sees that it is over.
+        // Wakes the workers that wait for their turn, so that they see the end of the load.
         pace.due.close();
     });
 }
 
-/// Runs the workers through warm-up and measurement, with a progress bar, and says what came of it.
+/// Runs the workers through warm-up and measurement, with a progress bar, and returns the report.
 pub async fn measure<F>(
     name: &'static str,
     common: &Common,
@@ -260,7 +260,7 @@ where
     let warm_up = common.warm_up();
     let mut before = Usage::of(&common.target.server_pids)?;
     let mut started = Instant::now();
-    // Without a warm-up the first message counts: a load that ends by a count would wait for it in vain.
+    // Without a warm-up the first message must count: a load that ends at a number of messages would never reach it.
     meter.measuring.store(warm_up.is_zero(), Ordering::Relaxed);
     let mut running: JoinSet<()> = JoinSet::new();
     for worker in workers {
@@ -279,12 +279,12 @@ where
     let elapsed = started.elapsed();
     let after = Usage::of(&common.target.server_pids)?;
     meter.stop();
-    // A worker that hangs in a call is dropped with the set.
+    // Dropping the set aborts a worker whose call does not return.
     drop(tokio::time::timeout(DRAIN, async { while running.join_next().await.is_some() {} }).await);
 
-    let latency = meter.tally.latency();
+    let latency = meter.operations.latency();
     let first_failure = meter.first_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let messages = meter.tally.count();
+    let messages = meter.operations.count();
     let failures = meter.failures.load(Ordering::Relaxed);
     let server = (!common.target.server_pids.is_empty())
         .then(|| Usage { cpu: after.cpu.saturating_sub(before.cpu), memory_bytes: after.memory_bytes });
@@ -312,12 +312,12 @@ async fn show_progress(length: Duration, started: Instant, meter: &Meter) {
     bar.finish_and_clear();
 }
 
-/// Goes on until so many messages have moved; it is an error when they stop coming.
+/// Returns when `until` messages are counted; an error if none is for too long.
 async fn await_count(until: u64, started: Instant, meter: &Meter) -> anyhow::Result<()> {
     let bar = progress_bar(until);
     let (mut before, mut moved_at) = (0, started);
     loop {
-        let moved = meter.tally.count();
+        let moved = meter.operations.count();
         if moved >= until {
             break;
         }
@@ -351,7 +351,7 @@ mod tests {
         let meter = Meter::ending(None, Some(interval(1000, 1))).expect("a histogram");
         keep_pace(&meter);
         let first = meter.turn().await;
-        // A worker that comes late still gets the turn that was due long ago.
+        // A late worker still gets the turn that was due first.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let second = meter.turn().await;
         assert_eq!(second - first, Duration::from_millis(1));
@@ -379,7 +379,7 @@ mod tests {
             async move { meter.stopped().await }
         });
         meter.stop();
-        stopped.await.expect("whoever waits for the end sees it");
+        stopped.await.expect("a waiting task sees the end");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `redstart bench`: a load generator for any server that the RocketMQ clients can use.
+//! `redstart bench`: a load generator for every server that speaks RocketMQ's protocols.
 
 mod consume;
 mod driver;
@@ -20,68 +20,68 @@ use clap::{Args, Subcommand};
 use driver::Protocol;
 use remoting::Serialization;
 
-/// Topics of one load.
+/// Largest number of topics in one load.
 const TOPICS_MAX: usize = 1000;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Send messages as fast as the server takes them, or at a rate
+    /// Send messages at a rate, or as fast as the server accepts them
     Produce(produce::Arguments),
-    /// Receive as the official clients do: over gRPC with one acknowledgement each, over Remoting by pulling every queue
+    /// Receive as the official clients do: over gRPC with an acknowledgement for each message, over Remoting by pulling
     Consume(consume::Arguments),
     /// Send at a rate and measure the time until each message is received
     RoundTrip(consume::RoundTrip),
-    /// Run one of OpenMessaging's standard workloads: send and receive at once
+    /// Run a standard workload of the OpenMessaging benchmark: send and receive at once
     Workload(workload::Arguments),
 }
 
-/// What every load has in common.
+/// Options of every load on given topics.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
     #[command(flatten)]
     target: Target,
-    /// The topic; it must exist, unless --create is given
+    /// Topic; it must exist, unless --create is given
     #[arg(long, default_value = "bench")]
     topic: String,
-    /// Topics; the second and further ones are named TOPIC-1, TOPIC-2, …
+    /// Number of topics; the second and further ones are named TOPIC-1, TOPIC-2, …
     #[arg(long, default_value_t = 1)]
     topics: usize,
-    /// Make topics that are missing
+    /// Create missing topics
     #[arg(long)]
     create: bool,
-    /// Queues of a topic that --create makes
+    /// Queues of a topic that --create creates
     #[arg(long, default_value_t = 8)]
     queues: u32,
-    /// Connections, each a client of its own
+    /// Connections; each is a separate client
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// Measure until so many messages have passed, however long that takes, and without warm-up
+    /// Measure until this many messages are counted, without warm-up and without a time limit
     #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["seconds", "warm_up"])]
     until: Option<u64>,
 }
 
-/// What is loaded, for how long, and what is told of it.
+/// The server, the duration and the report of a load.
 #[derive(Debug, Clone, Args)]
 pub struct Target {
-    /// The protocol: of 5.x clients (grpc) or of 4.x clients (remoting)
+    /// Protocol: of 5.x clients (grpc) or of 4.x clients (remoting)
     #[arg(long, value_enum, default_value_t = Protocol::Grpc)]
     protocol: Protocol,
     /// Address of the gRPC port, or of the name server for Remoting [default: 127.0.0.1:8081 or 127.0.0.1:9876]
     #[arg(long)]
     server: Option<String>,
-    /// Address of the name server, where topics are made when the load is gRPC
+    /// Address of the name server, for creating topics when the load is gRPC
     #[arg(long, default_value = Protocol::Remoting.default_server())]
     namesrv: String,
-    /// How headers of Remoting requests are written: as JSON, Java's default, or in binary
+    /// Encoding of Remoting headers: JSON, which is Java's default, or binary
     #[arg(long, value_enum, default_value_t = Serialization::Json)]
     serialization: Serialization,
-    /// How long to measure, in seconds
+    /// Duration of the measurement in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How long to warm up before, in seconds
+    /// Duration of the warm-up in seconds
     #[arg(long, default_value_t = 2)]
     warm_up: u64,
-    /// Process of the server, to report its CPU time and memory; may be given several times
+    /// Process id of the server, to report its CPU time and memory; may be given several times
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
     /// Print the result as JSON
@@ -94,7 +94,7 @@ impl Target {
         self.server.as_deref().unwrap_or(self.protocol.default_server())
     }
 
-    /// Where topics are made.
+    /// The name server that creates topics.
     fn name_server(&self) -> &str {
         match self.protocol {
             Protocol::Grpc => &self.namesrv,

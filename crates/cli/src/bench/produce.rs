@@ -1,3 +1,5 @@
+//! `redstart bench produce`.
+
 use anyhow::ensure;
 use bytes::Bytes;
 use clap::Args;
@@ -15,36 +17,36 @@ pub struct Arguments {
     common: Common,
     #[command(flatten)]
     messages: Messages,
-    /// Calls under way at a time, over all connections
+    /// Calls in flight over all connections
     #[arg(long, default_value_t = 64)]
     in_flight: usize,
-    /// Messages a second; without it, as fast as the server answers
+    /// Messages per second; without it, as fast as the server answers
     #[arg(long)]
     rate: Option<u64>,
-    /// Messages sent with one call
+    /// Messages in one call
     #[arg(long, default_value_t = 1)]
     batch: u64,
 }
 
-/// What is sent.
+/// The messages of a load.
 #[derive(Debug, Clone, Args)]
 pub struct Messages {
-    /// Bytes of each body
+    /// Size of each body in bytes
     #[arg(long, default_value_t = 1024)]
     pub size: usize,
-    /// Spread over this many message groups (the topic must be FIFO)
+    /// Spread the messages over this many message groups (the topic must have type FIFO)
     #[arg(long, default_value_t = 0)]
     pub groups: u64,
-    /// Give every message this many keys
+    /// Number of keys of every message
     #[arg(long, default_value_t = 0)]
     pub keys: u64,
-    /// Deliver after this many milliseconds (the topic must be DELAY)
+    /// Delay of every message in milliseconds (the topic must have type DELAY)
     #[arg(long)]
     pub delay_ms: Option<u64>,
 }
 
 impl Messages {
-    /// The type of topic that takes them.
+    /// The topic type that accepts these messages.
     pub fn topic_type(&self) -> &'static str {
         match (self.groups, self.delay_ms) {
             (0, None) => "NORMAL",
@@ -64,7 +66,7 @@ impl Messages {
     }
 }
 
-/// Repeating text: it compresses as business messages do.
+/// Repeating text, which compresses about as well as business messages.
 pub fn body(size: usize) -> Bytes {
     b"{\"order\":7361,\"sku\":\"redstart\",\"quantity\":2,\"price\":19.95}"
         .iter()

@@ -1,3 +1,5 @@
+//! The report of a load. bench/*.py reads its JSON: names and units are fixed.
+
 use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
@@ -25,12 +27,12 @@ pub struct Report {
     pub server: Option<Server>,
 }
 
-/// What became of the messages when a load sends and receives at once.
+/// Deliveries of a load that sends and receives at once.
 #[derive(Debug, Serialize)]
 pub struct EndToEnd {
     pub per_second: f64,
     pub latency_ms: Latency,
-    /// Deliveries still to be made when the load ended.
+    /// Deliveries still outstanding when the load ended.
     pub backlog: u64,
 }
 
@@ -48,7 +50,7 @@ pub struct Latency {
 #[derive(Debug, Serialize)]
 pub struct Server {
     pub cpu_us_per_message: f64,
-    /// Cores kept busy on average.
+    /// Average number of busy cores.
     pub cpu_cores: f64,
     pub memory_mib: f64,
 }
@@ -125,17 +127,17 @@ impl Report {
         );
         if let Some(EndToEnd { per_second, latency_ms, backlog }) = &self.end_to_end {
             text += &format!(
-                "end to end: {per_second:.0}/s, a backlog of {backlog} at the end\nlatency ms: {latency_ms}\n"
+                "end to end: {per_second:.0}/s, backlog of {backlog} at the end\nlatency ms: {latency_ms}\n"
             );
         }
         if let Some(server) = &self.server {
             text += &format!(
-                "server: {:.1} us of CPU a message, {:.2} cores, {:.0} MiB resident\n",
+                "server: {:.1} us of CPU per message, {:.2} cores, {:.0} MiB resident\n",
                 server.cpu_us_per_message, server.cpu_cores, server.memory_mib
             );
         }
         if let Some(why) = &self.first_failure {
-            text += &format!("{} calls failed, the first with: {why}\n", self.failures);
+            text += &format!("{} calls failed; the first error: {why}\n", self.failures);
         }
         text
     }

@@ -1,5 +1,5 @@
-//! gRPC calls on a bare HTTP/2 connection: the load generator shares the machine with what it measures, so a call
-//! must cost it as little as possible.
+//! gRPC calls on a bare HTTP/2 connection. The load generator shares the machine with the server that it measures, so its own
+//! calls must be cheap.
 
 use std::future::poll_fn;
 
@@ -11,11 +11,11 @@ use prost::Message;
 use tokio::net::TcpStream;
 
 const WINDOW_BYTES: u32 = 4 << 20;
-/// Compressed or not, and the length: before every message.
+/// Bytes before every message: a compression flag and the length.
 const PREFIX_BYTES: usize = 5;
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// A connection to the server. Calls run side by side.
+/// A connection that any number of calls share.
 #[derive(Debug, Clone)]
 pub struct Connection {
     requests: SendRequest<Bytes>,
@@ -23,7 +23,7 @@ pub struct Connection {
     headers: HeaderMap,
 }
 
-/// The answers of a call, one message after the other.
+/// The messages that answer a call.
 #[derive(Debug)]
 pub struct Answers {
     body: RecvStream,
@@ -31,7 +31,7 @@ pub struct Answers {
 }
 
 impl Connection {
-    /// Connects; every call carries the client's id.
+    /// Connects. Every call carries the client's id.
     pub async fn open(server: &str, client_id: &str) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(server)
             .await
@@ -44,7 +44,7 @@ impl Connection {
             .await
             .with_context(|| format!("{server} does not speak HTTP/2"))?;
         tokio::spawn(async move {
-            // Calls under way see the error as theirs.
+            // The calls in flight report the error.
             drop(connection.await);
         });
         let mut headers = HeaderMap::new();
@@ -61,12 +61,12 @@ impl Connection {
         })
     }
 
-    /// The address of a method, made once for many calls.
+    /// The URI of a method, built once for many calls.
     pub fn method(&self, name: &str) -> anyhow::Result<Uri> {
         format!("{}/{name}", self.base).parse().with_context(|| format!("no address: {}", self.base))
     }
 
-    /// Begins a call that sends one message and no more, or whose requests stay open.
+    /// Starts a call with one request message; `end` says whether the request stream ends with it.
     async fn begin(
         &self,
         method: &Uri,
@@ -77,7 +77,7 @@ impl Connection {
         let mut head = Request::post(method.clone()).body(())?;
         head.headers_mut().clone_from(&self.headers);
         if end {
-            // Apache's proxy refuses a receive without one.
+            // Apache's proxy refuses a receive without a timeout.
             head.headers_mut().insert("grpc-timeout", HeaderValue::from_static("30S"));
         }
         let (response, mut sending) = requests.send_request(head, false)?;
@@ -88,7 +88,7 @@ impl Connection {
         Ok((Answers { body, buffer: BytesMut::new() }, sending))
     }
 
-    /// A call with one answer.
+    /// A unary call.
     pub async fn unary<R: Message + Default>(
         &self,
         method: &Uri,
@@ -100,12 +100,12 @@ impl Connection {
         Ok(answer)
     }
 
-    /// A call with any number of answers.
+    /// A call with a stream of answers.
     pub async fn stream(&self, method: &Uri, request: &impl Message) -> anyhow::Result<Answers> {
         Ok(self.begin(method, request, true).await?.0)
     }
 
-    /// A call whose requests do not end while the second part is held.
+    /// A call whose request stream stays open while the second part of the result is held.
     pub async fn conversation(
         &self,
         method: &Uri,
@@ -138,7 +138,7 @@ impl Answers {
         }
     }
 
-    /// The next whole message of what has arrived.
+    /// The next complete message in the buffer.
     fn take(&mut self) -> anyhow::Result<Option<Bytes>> {
         let Some(mut prefix) = self.buffer.get(..PREFIX_BYTES) else { return Ok(None) };
         ensure!(prefix.get_u8() == 0, "a compressed answer");

@@ -1,9 +1,11 @@
+//! CPU time and memory of the server's processes.
+
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
 
-/// What processes have used so far.
+/// Resources that processes have used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
     pub cpu: Duration,
@@ -28,10 +30,10 @@ fn process(pid: u32) -> anyhow::Result<Usage> {
     Ok(Usage { cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND), memory_bytes: memory_kib << 10 })
 }
 
-/// The kernel's unit of CPU time in /proc: fixed for user space on every architecture Linux runs on.
+/// Ticks per second of CPU time in /proc. The kernel fixes this value for user space on all architectures.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// User and system time. The process's name, in parentheses, may hold spaces.
+/// User and system time. They follow the process's name, which stands in parentheses and may contain blanks.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

@@ -1,3 +1,5 @@
+//! `redstart bench workload`.
+
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
@@ -16,18 +18,18 @@ use super::{
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Which one
+    /// Name of the workload
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// Name them all
+    /// List all workloads
     #[arg(long)]
     list: bool,
     #[command(flatten)]
     target: Target,
-    /// Calls under way at a time, over all producers
+    /// Calls in flight over all producers
     #[arg(long, default_value_t = 256)]
     in_flight: usize,
-    /// Messages a second, instead of the workload's own rate
+    /// Messages per second, instead of the workload's own rate
     #[arg(long)]
     rate: Option<u64>,
 }
@@ -37,11 +39,13 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return stdout::print(&list());
     }
     let name = arguments.name.as_deref().unwrap_or_default();
-    let workload = Workload::named(name).with_context(|| format!("no workload {name:?}; see --list"))?;
+    let workload =
+        Workload::named(name).with_context(|| format!("there is no workload {name:?}; see --list"))?;
     ensure!(arguments.in_flight > 0, "--in-flight must be at least 1");
     ensure!(arguments.rate != Some(0), "--rate must be at least 1");
-    // Topics of its own: what is in them is this run's.
-    let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    // Every run has its own topics, so that it receives only its own messages, also when another run starts in the same second.
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let run = format!("{second}-{}", std::process::id());
     let common = Common {
         target: arguments.target.clone(),
         topic: format!("{name}-{run}"),
@@ -82,7 +86,7 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn list() -> String {
     let described = |workload: &Workload| {
         let Workload { name, topics, queues, size, producers, groups, consumers, rate } = workload;
-        let rate = rate.map_or("as fast as it goes".to_owned(), |rate| format!("{rate} messages/s"));
+        let rate = rate.map_or("as fast as possible".to_owned(), |rate| format!("{rate} messages/s"));
         format!(
             "{name}\n    topics {topics}, queues {queues}, {size} bytes, producers {producers}, groups {groups}, \
              consumers {consumers}, {rate}\n"
@@ -91,7 +95,7 @@ fn list() -> String {
     WORKLOADS.iter().map(described).collect()
 }
 
-/// All groups' receivers; every group is known to the server before anything is sent.
+/// The receivers of all groups. Every group exists on the server before the first message is sent.
 async fn receivers(common: &Common, workload: &Workload) -> anyhow::Result<Vec<Receivers>> {
     let common = Common { connections: workload.consumers, ..common.clone() };
     let mut all = Vec::new();

@@ -1,6 +1,6 @@
-//! OpenMessaging's standard workloads, as far as a small machine can hold them.
+//! The standard workloads of the OpenMessaging benchmark that a small machine can run.
 
-/// Who sends what to whom. Names and figures are those of the OpenMessaging benchmark.
+/// A workload, with the name and the figures that it has in the OpenMessaging benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     pub name: &'static str,
@@ -8,17 +8,17 @@ pub struct Workload {
     pub queues: u32,
     pub size: usize,
     pub producers: usize,
-    /// Consumer groups, each of which gets every message.
+    /// Consumer groups; each gets every message.
     pub groups: usize,
-    /// Consumers of a group.
+    /// Consumers in each group.
     pub consumers: usize,
-    /// Messages a second, over all producers; without it, as fast as the server takes them.
+    /// Messages per second over all producers; `None` for as fast as the server accepts them.
     pub rate: Option<u64>,
 }
 
 const KB: usize = 1024;
 
-/// One topic and one group.
+/// A workload with one topic and one group.
 const fn of(
     name: &'static str,
     queues: u32,
@@ -75,9 +75,8 @@ impl Workload {
 mod tests {
     use super::*;
 
-    /// A name says what is in it.
     #[test]
-    fn workloads_are_what_they_are_called() {
+    fn figures_agree_with_the_names() {
         for workload in WORKLOADS {
             let name = workload.name;
             assert_eq!(Workload::named(name), Some(workload), "twice the same name");

@@ -1,6 +1,6 @@
-//! RocketMQ's names of settings, so that a broker.conf need not be thought over again.
+//! RocketMQ's names for settings, so that the settings of an existing broker.conf can be kept.
 
-/// Another name of a setting, and the unit that RocketMQ gives its value in.
+/// RocketMQ's name for a setting, and the unit of its value there.
 #[derive(Debug)]
 pub struct Alias {
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The value as the setting itself takes it.
+    /// The value in the notation of the setting itself.
     pub fn translate(self, text: &str) -> Option<String> {
         let number = || text.parse::<u64>().ok();
         match self {
@@ -32,33 +32,33 @@ impl Unit {
         }
     }
 
-    /// What is accepted under the alias, where `accepted` is what is under the key.
+    /// What the alias accepts, given what the setting itself accepts.
     pub fn accepted(self, accepted: &str) -> String {
         match self {
             Unit::Same => accepted.to_owned(),
-            Unit::Millis => format!("a number of milliseconds that makes {accepted}"),
-            Unit::Hours => format!("a number of hours that makes {accepted}"),
+            Unit::Millis => format!("a number of milliseconds for {accepted}"),
+            Unit::Hours => format!("a number of hours for {accepted}"),
             Unit::FlushType => "SYNC_FLUSH or ASYNC_FLUSH".to_owned(),
         }
     }
 }
 
-/// Settings that a broker.conf often has and this broker has no use for, with the reason.
+/// Settings that are common in a broker.conf and have no effect here, with the reason.
 pub const NEEDLESS: &[(&str, &str)] = &[
     ("brokerId", "there is one broker"),
     ("brokerRole", "there is one broker"),
     ("brokerIP2", "there is one broker"),
     ("haListenPort", "there is one broker"),
     ("namesrvAddr", "the name service is part of the broker"),
-    ("deleteWhen", "old messages are deleted as soon as their time has come"),
+    ("deleteWhen", "messages are deleted as soon as they are older than `retention`"),
     ("storePathCommitLog", "everything is kept in `data_dir`"),
     ("storePathConsumeQueue", "everything is kept in `data_dir`"),
     ("storePathIndex", "everything is kept in `data_dir`"),
-    ("defaultTopicQueueNums", "a topic that is created by itself has 8 queues"),
+    ("defaultTopicQueueNums", "a topic that is created automatically has 8 queues"),
     ("timerMaxDelaySec", "delays of up to 40 days are accepted"),
-    ("timerWheelEnable", "delays of any length are always possible"),
-    ("enablePropertyFilter", "SQL filters are always possible"),
-    ("traceTopicEnable", "traces are always possible"),
+    ("timerWheelEnable", "delays are always enabled"),
+    ("enablePropertyFilter", "SQL filters are always enabled"),
+    ("traceTopicEnable", "traces are always enabled"),
     ("enableProxy", "gRPC is part of the broker"),
 ];
 
@@ -68,7 +68,7 @@ mod tests {
     use crate::config::SETTINGS;
 
     #[test]
-    fn rocketmqs_units_become_ours() {
+    fn units_of_rocketmq_are_translated() {
         let translated = |unit: Unit, text: &str| unit.translate(text);
         assert_eq!(translated(Unit::Millis, "6000").as_deref(), Some("6000ms"));
         assert_eq!(translated(Unit::Hours, "72").as_deref(), Some("72h"));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needless_is_no_setting() {
+    fn a_needless_name_is_not_a_setting() {
         let names = SETTINGS.iter().flat_map(|setting| setting.aliases).map(|alias| alias.name);
         let names: Vec<_> = names.chain(SETTINGS.iter().map(|setting| setting.key)).collect();
         assert!(NEEDLESS.iter().all(|(name, _)| !names.contains(name)));

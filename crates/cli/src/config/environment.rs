@@ -1,4 +1,4 @@
-//! Environment variables: `REDSTART_` and the key in capitals.
+//! Settings from environment variables: `REDSTART_` and the key in capitals.
 
 use std::ffi::OsString;
 
@@ -35,13 +35,13 @@ pub fn read(
     Ok(found)
 }
 
-/// Variables that the operators' commands read: the environment of a broker may well hold them, and they say nothing to it.
+/// Variables of the operator's commands. The broker's environment may contain them; they are not settings.
 fn is_of_commands(name: &str) -> bool {
     crate::admin::NAMES_VARIABLES.contains(&name)
 }
 
-/// Kubernetes tells a pod of every service in its namespace by such variables. One of a service whose name begins with
-/// `redstart` looks like ours.
+/// Kubernetes sets such variables for every service in the namespace of a pod. For a service whose name starts with `redstart`
+/// they have our prefix.
 fn is_service_link(name: &str, value: &str) -> bool {
     let schemes = ["tcp://", "udp://", "sctp://"];
     let protocols = ["_TCP", "_UDP", "_SCTP"];
@@ -62,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_read_and_others_left_alone() {
+    fn other_variables_are_ignored() {
         let found = read_all(&[("PATH", "/bin"), ("REDSTART_FLUSH", "async"), ("REDSTART_GRPC_PORT", "1")]);
         assert_eq!(found.unwrap(), [("flush", "async".to_owned()), ("grpc_port", "1".to_owned())]);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_invalid_variable_is_named() {
         let unknown = "unknown environment variable REDSTART_FLSH; did you mean `REDSTART_FLUSH`?";
         assert_eq!(read_all(&[("REDSTART_FLSH", "sync")]).unwrap_err(), unknown);
         let wrong = "environment: `REDSTART_FLUSH` is \"now\"; it must be sync or async";
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_of_the_commands_is_no_setting() {
+    fn the_variable_of_the_commands_is_not_a_setting() {
         assert_eq!(read_all(&[("REDSTART_NAMESRV", "127.0.0.1:9876")]).unwrap(), []);
         assert!(read_all(&[("REDSTART_NAMESRV_ADDR", "127.0.0.1:9876")]).is_err());
     }
 
     #[test]
-    fn what_kubernetes_says_about_services_is_no_setting() {
+    fn service_links_of_kubernetes_are_not_settings() {
         let links = [
             ("REDSTART_SERVICE_HOST", "10.0.0.1"),
             ("REDSTART_SERVICE_PORT", "8081"),

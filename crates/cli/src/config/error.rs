@@ -1,3 +1,5 @@
+//! Errors of the configuration, with suggestions for misspelt names.
+
 use std::{fmt::Display, path::PathBuf};
 
 use super::{
@@ -6,7 +8,7 @@ use super::{
 };
 use crate::similar::similar;
 
-/// A configuration that the broker does not start with.
+/// Why the broker does not start with a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read the configuration {}: {source}", file.display())]
@@ -25,7 +27,7 @@ pub enum Error {
     Together(String),
 }
 
-/// What to write instead of a key that is not known.
+/// The hint for an unknown key: why it is not needed, or the closest known one.
 pub fn hint_for_key(key: &str) -> String {
     if let Some((_, why)) = NEEDLESS.iter().find(|(name, _)| *name == key) {
         return format!(": remove it, {why}");
@@ -35,13 +37,13 @@ pub fn hint_for_key(key: &str) -> String {
 }
 
 pub fn hint_for_variable(name: &str) -> String {
-    // All begin alike: what follows tells them apart, and is the key.
+    // Compare without the prefix: with it, all variables look similar.
     let key = name.strip_prefix(VARIABLE_PREFIX).unwrap_or(name);
     let near = similar(key, SETTINGS.iter().map(|setting| setting.key)).first().copied();
     hint(near.and_then(|near| SETTINGS.iter().find(|setting| setting.key == near)).map(Setting::variable))
 }
 
-/// The likeliest name, if one is likely.
+/// Suggests a name, or the command that lists all of them.
 fn hint(name: Option<impl Display>) -> String {
     match name {
         Some(name) => format!("; did you mean `{name}`?"),
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_finds_its_own() {
+    fn the_right_name_is_suggested_for_a_misspelt_one() {
         for (wrong, right) in [
             ("flsh", "flush"),
             ("Flush", "flush"),

@@ -1,4 +1,4 @@
-//! The configuration file: keys and values at the top level of a TOML document.
+//! Settings from the configuration file: keys at the top level of a TOML document.
 
 use std::{
     io::Read,
@@ -11,19 +11,19 @@ use super::{
     Error,
     alias::Unit,
     error::hint_for_key,
-    kind::Form,
+    kind::Notation,
     settings::{SETTINGS, Setting},
     values::{Given, Source},
 };
 
-/// Looked for in the working directory when no file is named.
-pub const USUAL: &str = "redstart.toml";
+/// Read from the working directory when no file is named.
+pub const DEFAULT_FILE: &str = "redstart.toml";
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The file that was named, or the usual one if it is there.
+/// The file that was named, or the default one if it exists.
 pub fn choose(named: Option<&Path>) -> Option<PathBuf> {
-    let usual = || Some(PathBuf::from(USUAL)).filter(|file| file.exists());
-    named.map(Path::to_owned).or_else(usual)
+    let default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists());
+    named.map(Path::to_owned).or_else(default)
 }
 
 pub fn load(file: &Path) -> Result<Vec<(&'static Setting, Given)>, Error> {
@@ -53,7 +53,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<(&'static Setting, Given)>, Erro
         let (at, name) = (name.span().start, name.get_ref().to_string());
         let Some((setting, unit)) = known(&name) else {
             if let DeValue::Table(_) = value.get_ref() {
-                let what = format!("[{name}]: every key stands at the top level, in no table");
+                let what = format!("[{name}]: keys must be at the top level, not in a table");
                 return Err(Error::Syntax { place: place(at), what });
             }
             return Err(Error::UnknownKey { place: place(at), hint: hint_for_key(&name), key: name });
@@ -74,8 +74,8 @@ fn parse(file: &Path, text: &str) -> Result<Vec<(&'static Setting, Given)>, Erro
     Ok(found)
 }
 
-/// The setting of a key or of RocketMQ's name for it.
-fn known(name: &str) -> Option<(&'static Setting, Unit)> {
+/// The setting with this key, or with this name in RocketMQ; and the unit of its value under that name.
+pub fn known(name: &str) -> Option<(&'static Setting, Unit)> {
     SETTINGS.iter().find_map(|setting| {
         let alias = || setting.aliases.iter().find(|alias| alias.name == name).map(|alias| alias.unit);
         let unit = if setting.key == name { Some(Unit::Same) } else { alias() };
@@ -83,12 +83,12 @@ fn known(name: &str) -> Option<(&'static Setting, Unit)> {
     })
 }
 
-/// The value as text, if it has the right type and is accepted.
+/// The value as text, if it has the right type and the setting accepts it.
 fn translate(setting: &Setting, unit: Unit, value: &DeValue<'_>) -> Option<String> {
-    let text = match (value, setting.form) {
+    let text = match (value, setting.notation) {
         (DeValue::String(text), _) => text.to_string(),
-        (DeValue::Boolean(truth), Form::Truth) => truth.to_string(),
-        (DeValue::Integer(number), Form::Number) => {
+        (DeValue::Boolean(value), Notation::Bool) => value.to_string(),
+        (DeValue::Integer(number), Notation::Number) => {
             i64::from_str_radix(number.as_str(), number.radix()).ok()?.to_string()
         }
         _ => return None,
@@ -96,7 +96,7 @@ fn translate(setting: &Setting, unit: Unit, value: &DeValue<'_>) -> Option<Strin
     unit.translate(&text).filter(|text| setting.accepts(text))
 }
 
-/// What stands in the file, without its quotes, cut to what fits in a line.
+/// The value as written in the file, without quotes and cut to one line.
 fn shown(text: &str, span: std::ops::Range<usize>) -> String {
     const CHARS_MAX: usize = 100;
     let written = text.get(span).unwrap_or_default().lines().next().unwrap_or_default();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rocketmqs_names_and_units_are_understood() {
+    fn names_and_units_of_rocketmq_are_accepted() {
         let text = "brokerClusterName = \"c\"\nfileReservedTime = 48\ntransactionTimeOut = 6000\nflushDiskType = \"ASYNC_FLUSH\"\n";
         let found: Vec<_> = read(text).unwrap().into_iter().map(|(key, text, _)| (key, text)).collect();
         let expected = [
@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn an_error_names_its_line() {
         let accepted = "a port from 0 to 65535, 0 for any that is free";
         for (text, error) in [
             ("flsh = \"sync\"", "redstart.toml:1: unknown key `flsh`; did you mean `flush`?".to_owned()),
-            ("\n[broker]\nflush = 1", "redstart.toml:2: [broker]: every key stands at the top level, in no table".to_owned()),
+            ("\n[broker]\nflush = 1", "redstart.toml:2: [broker]: keys must be at the top level, not in a table".to_owned()),
             ("\nflush = \"fsync\"", "redstart.toml:2: `flush` is \"fsync\"; it must be sync or async".to_owned()),
             ("flush = true", "redstart.toml:1: `flush` is \"true\"; it must be sync or async".to_owned()),
             ("grpc_port = 70000", format!("redstart.toml:1: `grpc_port` is \"70000\"; it must be {accepted}")),
@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 "fileReservedTime = 0",
-                "redstart.toml:1: `fileReservedTime` is \"0\"; it must be a number of hours that makes a time from 1m to 3650d, such as 72h".to_owned(),
+                "redstart.toml:1: `fileReservedTime` is \"0\"; it must be a number of hours for a time from 1m to 3650d, such as 72h".to_owned(),
             ),
         ] {
             assert_eq!(read(text).unwrap_err(), error, "{text}");

@@ -1,4 +1,4 @@
-//! Flags, made from the table.
+//! Command-line flags, one for each row of the table of settings.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, parser::Va
 
 use super::{
     Error,
-    kind::Form,
+    kind::Notation,
     settings::{SETTINGS, Setting},
     values::{Given, Source},
 };
 
 const FILE: &str = "config";
 
-/// The settings that were given on the command line, and the file that was named.
+/// The settings given on the command line, and the configuration file if one was named.
 #[derive(Debug, Default, Clone)]
 pub struct Flags {
     pub file: Option<PathBuf>,
@@ -43,14 +43,15 @@ fn argument(setting: &'static Setting) -> Arg {
     let argument = Arg::new(setting.key)
         .long(setting.flag())
         .help(format!("{meaning}{default}"))
+        .help_heading("Settings")
         .allow_hyphen_values(true)
         .action(ArgAction::Set);
-    match setting.form {
-        // Alone it means yes.
-        Form::Truth => {
-            argument.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("TRUTH")
+    match setting.notation {
+        // `--flag` alone means `--flag=true`.
+        Notation::Bool => {
+            argument.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("BOOL")
         }
-        Form::Number | Form::Text => argument.value_name("VALUE"),
+        Notation::Number | Notation::Text => argument.value_name("VALUE"),
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_the_table() {
+    fn every_setting_has_a_flag() {
         let found = read(&["--grpc-port", "1", "--flush=async", "--auto-create-topics"]).unwrap();
         let expected = [("grpc_port", "1"), ("flush", "async"), ("auto_create_topics", "true")];
         assert_eq!(found, expected.map(|(key, text)| (key, text.to_owned())));

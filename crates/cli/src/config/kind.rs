@@ -1,25 +1,25 @@
-//! What a value may be: how it is read, and the words that say so when it is something else.
+//! The types of values: how each is parsed, its range, and the words for it in error messages.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use redstart_engine::BODY_BYTES_CEILING;
+use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
 use tracing_subscriber::EnvFilter;
 
-/// How values of one type are read.
+/// A type of values.
 pub struct Kind<T> {
     /// Completes the sentence "it must be …".
     pub accepted: &'static str,
-    pub form: Form,
+    pub notation: Notation,
     pub read: fn(&str) -> Option<T>,
 }
 
-/// How a value may stand in a file.
+/// The notation of a value in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Notation {
     Text,
     /// A whole number, or text such as `5m` and `64MiB`.
     Number,
-    Truth,
+    Bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,42 +41,51 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const NAME_BYTES_MAX: usize = 100;
 const LEVELS_MAX: usize = 64;
 
-pub const PATH: Kind<PathBuf> =
-    Kind { accepted: "a path", form: Form::Text, read: |text| (!text.is_empty()).then(|| text.into()) };
+pub const PATH: Kind<PathBuf> = Kind {
+    accepted: "a path",
+    notation: Notation::Text,
+    read: |text| (!text.is_empty()).then(|| text.into()),
+};
 
 pub const OPTIONAL_PATH: Kind<Option<PathBuf>> =
-    Kind { accepted: "the path of a file", form: Form::Text, read: optional_path };
+    Kind { accepted: "the path of a file", notation: Notation::Text, read: optional_path };
 
 pub const ADDRESS: Kind<IpAddr> = Kind {
     accepted: "an IP address, such as 127.0.0.1, or 0.0.0.0 for all of the machine",
-    form: Form::Text,
+    notation: Notation::Text,
     read: |text| text.parse().ok(),
 };
 
 pub const PORT: Kind<u16> = Kind {
     accepted: "a port from 0 to 65535, 0 for any that is free",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| text.parse().ok(),
 };
 
-pub const HOST: Kind<Option<String>> =
-    Kind { accepted: "a host or host:port, such as mq.example.org:8081", form: Form::Text, read: host };
+pub const HOST: Kind<Option<String>> = Kind {
+    accepted: "a host or host:port, such as mq.example.org:8081",
+    notation: Notation::Text,
+    read: host,
+};
 
 pub const NAME: Kind<String> = Kind {
     accepted: "1 to 100 letters, digits, - and _",
-    form: Form::Text,
+    notation: Notation::Text,
     read: |text| {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         ((1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(known)).then(|| text.to_owned())
     },
 };
 
-pub const TRUTH: Kind<bool> =
-    Kind { accepted: "true or false", form: Form::Truth, read: |text| text.parse().ok() };
+pub const BOOL: Kind<bool> =
+    Kind { accepted: "true or false", notation: Notation::Bool, read: |text| text.parse().ok() };
+
+pub const CONSUME_FROM: Kind<ConsumeFrom> =
+    Kind { accepted: "latest or earliest", notation: Notation::Text, read: |text| text.parse().ok() };
 
 pub const FLUSH: Kind<FlushMode> = Kind {
     accepted: "sync or async",
-    form: Form::Text,
+    notation: Notation::Text,
     read: |text| match text {
         "sync" => Some(FlushMode::Sync),
         "async" => Some(FlushMode::Async),
@@ -86,29 +95,33 @@ pub const FLUSH: Kind<FlushMode> = Kind {
 
 pub const FLUSH_INTERVAL: Kind<Duration> = Kind {
     accepted: "a time from 10ms to 60s",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| time(text).filter(|time| (Duration::from_millis(10)..=60 * SECOND).contains(time)),
 };
 
-pub const DELAYS: Kind<Vec<Duration>> =
-    Kind { accepted: "a list of up to 64 delays, such as \"1s 10m 2h\"", form: Form::Text, read: delays };
+pub const DELAYS: Kind<Vec<Duration>> = Kind {
+    accepted: "a list of up to 64 delays, such as \"1s 10m 2h\"",
+    notation: Notation::Text,
+    read: delays,
+};
 
 pub const WAIT: Kind<Duration> = Kind {
     accepted: "a time from 1ms to 24h, such as 60s; a bare number counts seconds",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| time(text).filter(|time| (Duration::from_millis(1)..=24 * HOUR).contains(time)),
 };
 
 pub const CHECKS: Kind<u32> = Kind {
     accepted: "a number from 1 to 1000",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| text.parse().ok().filter(|number| (1..=1000).contains(number)),
 };
 
-/// Below an hour only with a unit: a bare number that was meant as hours must not remove what is older than a minute.
+/// A value below an hour needs a unit. A bare number counts seconds: one that was meant as hours would delete messages that are
+/// minutes old.
 pub const RETENTION: Kind<Duration> = Kind {
     accepted: "a time from 1m to 3650d, such as 72h",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| {
         let least = if text.ends_with(char::is_alphabetic) { MINUTE } else { HOUR };
         time(text).filter(|time| (least..=3650 * DAY).contains(time))
@@ -117,35 +130,35 @@ pub const RETENTION: Kind<Duration> = Kind {
 
 pub const PERCENT: Kind<u8> = Kind {
     accepted: "a number from 1 to 100",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| text.parse().ok().filter(|number| (1..=100).contains(number)),
 };
 
 pub const SEGMENT: Kind<u64> = Kind {
     accepted: "a size from 32MiB to 1GiB",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| bytes(text).filter(|bytes| (32 << 20..=1 << 30).contains(bytes)),
 };
 
 pub const SCRUB_RATE: Kind<u64> = Kind {
     accepted: "a size from 64KiB to 1GiB, 0 for none",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| bytes(text).filter(|bytes| *bytes == 0 || (64 << 10..=1 << 30).contains(bytes)),
 };
 
 pub const MESSAGE: Kind<usize> = Kind {
     accepted: "a size from 1KiB to 12MiB",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| {
         let bytes = usize::try_from(bytes(text)?).ok()?;
         (1 << 10..=BODY_BYTES_CEILING).contains(&bytes).then_some(bytes)
     },
 };
 
-/// A connection may take a quarter of it, and must be able to take two frames of the largest size.
+/// One connection may use a quarter of the budget, which must hold two frames of the largest size.
 pub const NETWORK: Kind<usize> = Kind {
     accepted: "a size from 128MiB to 64GiB",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| {
         bytes(text).filter(|bytes| (128 << 20..=64 << 30).contains(bytes)).map(|bytes| bytes as usize)
     },
@@ -153,7 +166,7 @@ pub const NETWORK: Kind<usize> = Kind {
 
 pub const PENDING: Kind<usize> = Kind {
     accepted: "a size from 32MiB to 64GiB",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| {
         bytes(text).filter(|bytes| (32 << 20..=64 << 30).contains(bytes)).map(|bytes| bytes as usize)
     },
@@ -161,19 +174,19 @@ pub const PENDING: Kind<usize> = Kind {
 
 pub const CONNECTIONS: Kind<usize> = Kind {
     accepted: "a number from 1 to 1000000",
-    form: Form::Number,
+    notation: Notation::Number,
     read: |text| text.parse().ok().filter(|number| (1..=1_000_000).contains(number)),
 };
 
 pub const LOG: Kind<String> = Kind {
     accepted: "levels by target, such as info,redstart_server::remoting=debug",
-    form: Form::Text,
+    notation: Notation::Text,
     read: log_levels,
 };
 
 pub const LOG_FORMAT: Kind<LogFormat> = Kind {
     accepted: "text or json",
-    form: Form::Text,
+    notation: Notation::Text,
     read: |text| match text {
         "text" => Some(LogFormat::Text),
         "json" => Some(LogFormat::Json),
@@ -181,7 +194,7 @@ pub const LOG_FORMAT: Kind<LogFormat> = Kind {
     },
 };
 
-/// Nothing is none; every text is a path.
+/// The empty text is `None`; every other text is a path.
 fn optional_path(text: &str) -> Option<Option<PathBuf>> {
     Some((!text.is_empty()).then(|| PathBuf::from(text)))
 }
@@ -192,7 +205,7 @@ fn host(text: &str) -> Option<Option<String>> {
     }
     let odd = |c: char| c.is_whitespace() || matches!(c, '/' | '@' | ',' | ';');
     let port_fits = match text.rsplit_once(':') {
-        // An IPv6 address without a port is full of colons itself.
+        // Colons belong to the address if it is IPv6 without a port.
         _ if text.parse::<IpAddr>().is_ok() || text.ends_with(']') => true,
         Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0),
         None => true,
@@ -241,7 +254,8 @@ fn delays(text: &str) -> Option<Vec<Duration>> {
     (1..=LEVELS_MAX).contains(&delays.len()).then_some(delays)
 }
 
-/// A word alone must be a level: as the name of a target, which it could be too, it is more likely misspelt.
+/// A word without `=` must be a level. `EnvFilter` would accept it as the name of a target, but it is more likely a misspelt
+/// level.
 fn log_levels(text: &str) -> Option<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let known =
@@ -286,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_rocketmqs() {
+    fn delays_have_the_notation_of_rocketmq() {
         assert_eq!(delays("1s 10m  2h"), Some([1, 600, 7200].map(Duration::from_secs).to_vec()));
         for text in ["", " ", "1", "1s 2", "5ms", "1s,2s", "é", &"1s ".repeat(65)] {
             assert_eq!(delays(text), None, "{text}");
@@ -315,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_stand_in_topics() {
+    fn names_are_valid_in_topic_names() {
         for text in ["DefaultCluster", "a-b_9"] {
             assert!((NAME.read)(text).is_some(), "{text}");
         }

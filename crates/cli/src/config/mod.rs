@@ -1,6 +1,6 @@
-//! How the broker is configured: flags first, then a file, then environment variables, then defaults.
+//! The configuration of the broker. Flags win over environment variables, these over the file, and the file over defaults.
 //!
-//! [`settings`] is the one table of what can be set; everything else here reads values for it or shows it.
+//! [`settings`] is the one table of settings; the other modules read values for it, check them or print them.
 
 mod alias;
 mod environment;
@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod flags;
 mod kind;
+mod overrides;
 mod settings;
 mod show;
 mod values;
@@ -21,7 +22,7 @@ pub use settings::{Config, SETTINGS, Setting};
 pub use show::{Arguments, run};
 pub use values::{Source, Values};
 
-/// The settings in force, where each comes from, and the file that was read.
+/// The configuration: parsed values, their sources, and the file that was read.
 #[derive(Debug)]
 pub struct Loaded {
     pub config: Config,
@@ -29,21 +30,21 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
 }
 
-/// Reads every source. A wrong value is refused also where another source overrules it.
+/// Reads every source. An invalid value is an error even if a source of higher precedence overrides it.
 pub fn load(flags: &Flags) -> Result<Loaded, Error> {
     let mut values = Values::default();
     values.add(flags.values()?);
+    values.add(environment::read(std::env::vars_os())?);
     let file = file::choose(flags.file.as_deref());
     if let Some(file) = &file {
         values.add(file::load(file)?);
     }
-    values.add(environment::read(std::env::vars_os())?);
     let config = Config::of(&values)?;
     check_together(&config)?;
     Ok(Loaded { config, values, file })
 }
 
-/// What no setting can tell by itself.
+/// Checks that involve more than one setting.
 fn check_together(config: &Config) -> Result<(), Error> {
     let missing = match (&config.tls_cert, &config.tls_key) {
         (Some(_), None) => Some(("tls_cert", "tls_key")),
@@ -52,7 +53,7 @@ fn check_together(config: &Config) -> Result<(), Error> {
     };
     if let Some((given, missing)) = missing {
         let ways = Setting::named(missing).map(Setting::ways).unwrap_or_default();
-        return Err(Error::Together(format!("`{given}` is set and `{missing}` is not: give it with {ways}")));
+        return Err(Error::Together(format!("`{given}` is set and `{missing}` is not: set it with {ways}")));
     }
     if config.disk_clean_percent > config.disk_refuse_percent {
         return Err(Error::Together(format!(
@@ -69,7 +70,9 @@ fn check_together(config: &Config) -> Result<(), Error> {
     for (at, (key, port)) in ports.iter().enumerate() {
         let same = ports[..at].iter().find(|(_, other)| other == port && *port != 0);
         if let Some((other, _)) = same {
-            return Err(Error::Together(format!("`{other}` and `{key}` are both {port}: give each its own")));
+            return Err(Error::Together(format!(
+                "`{other}` and `{key}` are both {port}: use different ports"
+            )));
         }
     }
     Ok(())

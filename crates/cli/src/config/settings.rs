@@ -1,11 +1,12 @@
-//! The table of settings, from which flags, keys of the file, environment variables, the documentation and [`Config`]
-//! come.
+//! The table of settings. Flags, keys of the file, environment variables, the documentation and [`Config`] are derived from it.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use redstart_engine::ConsumeFrom;
+
 use super::{
     alias::{Alias, Unit},
-    kind::{self, FlushMode, Form, Kind, LogFormat},
+    kind::{self, FlushMode, Kind, LogFormat, Notation},
     values::Values,
 };
 
@@ -13,12 +14,12 @@ use super::{
 #[derive(Debug)]
 pub struct Setting {
     pub key: &'static str,
-    /// The text that stands for the default; empty for none.
+    /// The default as text; empty if there is none.
     pub default: &'static str,
     /// Completes the sentence "it must be …".
     pub accepted: &'static str,
-    pub form: Form,
-    /// RocketMQ's names for it.
+    pub notation: Notation,
+    /// RocketMQ's names for the setting.
     pub aliases: &'static [Alias],
     meaning: &'static str,
     accepts: fn(&str) -> bool,
@@ -29,7 +30,7 @@ impl Setting {
         self.meaning.trim()
     }
 
-    /// Its flag, without the dashes.
+    /// The flag without its dashes.
     pub fn flag(&self) -> String {
         self.key.replace('_', "-")
     }
@@ -42,7 +43,7 @@ impl Setting {
         (self.accepts)(text)
     }
 
-    /// How to set it, for an error that asks to.
+    /// The ways to set it, for error messages.
     pub fn ways(&self) -> String {
         format!("--{} (`{}` in the file, {})", self.flag(), self.key, self.variable())
     }
@@ -57,7 +58,7 @@ pub const VARIABLE_PREFIX: &str = "REDSTART_";
 macro_rules! settings {
     ($($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $default:literal, $kind:expr
         $(, $alias:literal as $unit:ident)*;)*) => {
-        /// Every setting with its value.
+        /// The values of all settings.
         #[derive(Debug, Clone)]
         pub struct Config {
             $($(#[doc = $meaning])+ pub $key: $type,)*
@@ -67,7 +68,7 @@ macro_rules! settings {
             key: stringify!($key),
             default: $default,
             accepted: $kind.accepted,
-            form: $kind.form,
+            notation: $kind.notation,
             aliases: &[$(Alias { name: $alias, unit: Unit::$unit }),*],
             meaning: concat!($($meaning),+),
             accepts: |text| {
@@ -85,74 +86,82 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where messages are kept.
+    /// Directory of the broker's data.
     data_dir: PathBuf = "redstart-data", kind::PATH, "storePathRootDir" as Same;
     /// Address to listen on.
     listen: IpAddr = "127.0.0.1", kind::ADDRESS, "bindAddress" as Same;
-    /// Port of the name service (Remoting), which 4.x clients and mqadmin are given.
+    /// Port of the name service (Remoting), for 4.x clients and mqadmin.
     namesrv_port: u16 = "9876", kind::PORT;
-    /// Port of the broker (Remoting); clients older than 4.5.1 also use the port two below.
+    /// Port of the broker (Remoting); clients older than 4.5.1 also use the port two below it.
     broker_port: u16 = "10911", kind::PORT, "listenPort" as Same;
-    /// Port of the 5.x clients (gRPC), plaintext and TLS.
+    /// Port for 5.x clients (gRPC), plaintext and TLS.
     grpc_port: u16 = "8081", kind::PORT, "grpcServerPort" as Same;
-    /// Port of metrics and health checks (HTTP).
+    /// Port for metrics and health checks (HTTP).
     http_port: u16 = "8080", kind::PORT;
-    /// Address that routes carry instead of the one each client dialled; of the port only gRPC makes use.
+    /// Address to put into routes instead of the one that the client dialled; the port is used by gRPC only.
     advertise: Option<String> = "", kind::HOST, "brokerIP1" as Same;
     /// Name of the cluster.
     cluster_name: String = "DefaultCluster", kind::NAME, "brokerClusterName" as Same;
     /// Name of the broker in its cluster.
     broker_name: String = "broker-a", kind::NAME, "brokerName" as Same;
-    /// Certificate chain (PEM) for TLS; without one, a self-signed one is kept in the data directory.
+    /// Certificate chain (PEM) for TLS; without it, a self-signed certificate is created in the data directory.
     tls_cert: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsCertPath" as Same;
-    /// Private key (PEM) of the certificate.
+    /// Private key (PEM) of `tls_cert`.
     tls_key: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsKeyPath" as Same;
-    /// Acknowledge a message when it is durable (sync), or when it is written (async).
+    /// Acknowledge a message after it is durable (sync) or after it is written (async).
     flush: FlushMode = "sync", kind::FLUSH, "flushDiskType" as FlushType;
     /// How often written messages are made durable when `flush` is async.
     flush_interval: Duration = "500ms", kind::FLUSH_INTERVAL, "flushIntervalCommitLog" as Millis;
     /// How long messages are kept.
     retention: Duration = "72h", kind::RETENTION, "fileReservedTime" as Hours;
-    /// From this fullness of the disk on, whatever is older than `retention` is deleted at once.
+    /// Disk usage from which messages older than `retention` are deleted at once.
     disk_clean_percent: u8 = "75", kind::PERCENT, "diskMaxUsedSpaceRatio" as Same;
-    /// From this fullness of the disk on, the oldest messages are deleted before their time. It counts as `disk_clean_percent` at
-    /// least and as `disk_refuse_percent` at most.
+    /// Disk usage from which the oldest messages are deleted before `retention`. Values below `disk_clean_percent` or above
+    /// `disk_refuse_percent` are raised or lowered to it.
     disk_forced_percent: u8 = "85", kind::PERCENT, "diskSpaceCleanForciblyRatio" as Same;
-    /// From this fullness of the disk on, new messages are refused.
+    /// Disk usage from which new messages are refused.
     disk_refuse_percent: u8 = "90", kind::PERCENT, "diskSpaceWarningLevelRatio" as Same;
     /// Size of a segment file; retention deletes whole segments.
     segment_bytes: u64 = "256MiB", kind::SEGMENT, "mappedFileSizeCommitLog" as Same;
-    /// Bytes a second of stored data that are checked in the background for damage, each sealed segment about once a week; 0
-    /// for none.
+    /// Bytes per second of stored data that the background check for damage reads, each sealed segment about once a week; 0
+    /// disables it.
     scrub_rate: u64 = "4MiB", kind::SCRUB_RATE;
-    /// Largest body of a message; the messages of a batch may have as much together, and 4 MiB always.
+    /// Largest body of a message; also the limit for a batch, unless it is below 4 MiB.
     message_bytes_max: usize = "4MiB", kind::MESSAGE, "maxMessageSize" as Same;
-    /// Messages accepted and not yet stored, in bytes; senders beyond it are told to slow down.
+    /// Largest number of bytes in messages that are accepted and not yet stored; beyond it, senders are told to slow down.
     pending_bytes_max: usize = "256MiB", kind::PENDING;
-    /// Requests and answers under way on the gRPC and Remoting ports, in bytes; beyond it, peers wait or are told to slow down.
+    /// Largest number of bytes in requests and answers in flight on the gRPC and Remoting ports; beyond it, clients wait or are
+    /// told to slow down.
     network_bytes_max: usize = "1GiB", kind::NETWORK;
-    /// gRPC connections at a time; fewer when the process may not open as many files.
+    /// Largest number of gRPC connections; the limit of open files may lower it.
     grpc_connections_max: usize = "50000", kind::CONNECTIONS;
     /// Create a topic when a client first sends to it.
-    auto_create_topics: bool = "false", kind::TRUTH, "autoCreateTopicEnable" as Same;
+    auto_create_topics: bool = "false", kind::BOOL, "autoCreateTopicEnable" as Same;
     /// Create a consumer group when it first consumes.
-    auto_create_groups: bool = "true", kind::TRUTH, "autoCreateSubscriptionGroup" as Same;
-    /// Let other brokers register with the name service; any peer that reaches its port can then add addresses to routes.
-    foreign_brokers: bool = "false", kind::TRUTH;
-    /// Refuse what 4.x clients send to a topic of another message type, as for 5.x clients.
-    remoting_check_types: bool = "false", kind::TRUTH;
+    auto_create_groups: bool = "true", kind::BOOL, "autoCreateSubscriptionGroup" as Same;
+    /// Where a new consumer group starts in a topic: after the newest message, or at the earliest stored one. The group's own
+    /// setting (`redstart group create --from`) and a 4.x client's consume-from-where win over it.
+    new_groups_from: ConsumeFrom = "latest", kind::CONSUME_FROM;
+    /// Let other brokers register with the name service; every peer that can reach its port can then add addresses to routes.
+    foreign_brokers: bool = "false", kind::BOOL;
+    /// Ask every caller who it is, and serve it by its rights; see docs/security.md. The first start makes the administrator `admin`.
+    auth: bool = "false", kind::BOOL, "authenticationEnabled" as Same;
+    /// File whose first line is the administrator's secret at the first start with `auth`; without one a secret is made and printed once.
+    admin_secret_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
+    /// Refuse messages of 4.x clients that do not have the type of their topic, as for 5.x clients.
+    remoting_check_types: bool = "false", kind::BOOL;
     /// Delays of the delay levels of 4.x clients.
     message_delay_levels: Vec<Duration> = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         kind::DELAYS, "messageDelayLevel" as Same;
-    /// Time after which the producer of an undecided transaction is asked for the first time.
+    /// Time after which the producer of an undecided transaction is first asked for its outcome.
     transaction_check_after: Duration = "6s", kind::WAIT, "transactionTimeOut" as Millis;
-    /// Time between further questions.
+    /// Time between further checks of an undecided transaction.
     transaction_check_interval: Duration = "30s", kind::WAIT, "transactionCheckInterval" as Millis;
-    /// How often the producer is asked before the transaction is rolled back.
+    /// Number of checks after which an undecided transaction is rolled back.
     transaction_checks_max: u32 = "15", kind::CHECKS, "transactionCheckMax" as Same;
-    /// Levels of the log, by target; RUST_LOG wins when it is set.
+    /// Log levels by target; RUST_LOG overrides it.
     log: String = "info", kind::LOG;
-    /// Form of the log: lines of text, or one JSON object a line.
+    /// Format of the log: lines of text, or one JSON object per line.
     log_format: LogFormat = "text", kind::LOG_FORMAT;
 }
 
@@ -178,10 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_engine_and_its_log() {
+    fn defaults_agree_with_the_engine_and_its_log() {
         let config = Config::of(&Values::default()).unwrap();
         let engine = redstart_engine::Config::default();
-        assert_eq!(config.message_delay_levels, engine.delay_levels);
+        assert_eq!(config.message_delay_levels, redstart_server::remoting::default_delay_levels());
+        assert_eq!(config.new_groups_from, engine.new_groups_from);
         assert_eq!(config.message_bytes_max, engine.limits.body_bytes_max);
         assert_eq!(config.retention, engine.retention.keep);
         assert_eq!(config.disk_clean_percent, engine.retention.early_percent);

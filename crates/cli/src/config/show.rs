@@ -1,4 +1,4 @@
-//! `redstart config`: the settings in force as TOML or JSON, and the table as documentation.
+//! `redstart config`: the settings with their values as TOML or JSON, and docs/configuration.md.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -7,14 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::stdout;
 
-use super::{Flags, Loaded, Setting, alias::Unit, kind::Form, load, settings::SETTINGS};
+use super::{
+    Flags, Loaded, Setting, alias::Unit, kind::Notation, load, overrides::Overrides, settings::SETTINGS,
+};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// As a JSON object
+    /// Print a JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// All settings as documentation, without their values
+    /// Print the documentation of all settings, without their values
     #[arg(long)]
     markdown: bool,
     #[command(flatten)]
@@ -24,23 +26,38 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let text = match arguments {
         Arguments { markdown: true, .. } => markdown(),
-        Arguments { json: true, flags, .. } => json(&load(flags)?)?,
-        Arguments { flags, .. } => toml(&load(flags)?),
+        Arguments { json, flags, .. } => {
+            let loaded = load(flags)?;
+            let overrides = Overrides::ask(&loaded.config)?;
+            if *json { self::json(&loaded, &overrides)? } else { toml(&loaded, &overrides) }
+        }
     };
     stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn toml(loaded: &Loaded) -> String {
+fn toml(loaded: &Loaded, overrides: &Overrides) -> String {
     let file = loaded.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
-    let mut out =
-        format!("# Flags come before the file, the file before environment variables.\n# file: {file}\n");
+    let changes = match overrides {
+        Overrides::NotRunning => "not known, the broker is not running".to_owned(),
+        Overrides::Unknown { address, why } => format!("not known, {address}: {why}"),
+        Overrides::Known { address, values } if values.is_empty() => format!("none at {address}"),
+        Overrides::Known { address, values } => {
+            format!("{} at {address}, see OVERRIDDEN below", values.len())
+        }
+    };
+    let mut out = format!(
+        "# Precedence: flags, environment variables, file, defaults.\n# file: {file}\n# run-time changes (mqadmin updateBrokerConfig): {changes}\n"
+    );
     for setting in SETTINGS {
         let given = loaded.values.of(setting);
         let (default, value) = (literal(setting, setting.default), literal(setting, &given.text));
+        let changed = overrides.of(setting).map_or_else(String::new, |changed| {
+            format!("# OVERRIDDEN at run time by mqadmin updateBrokerConfig: {}\n", literal(setting, changed))
+        });
         let _ = write!(
             out,
-            "\n# {}\n# default: {default}; from: {}\n{} = {value}\n",
+            "\n# {}\n# default: {default}; from: {}\n{changed}{} = {value}\n",
             setting.meaning(),
             given.source,
             setting.key
@@ -49,34 +66,41 @@ fn toml(loaded: &Loaded) -> String {
     out
 }
 
-fn json(loaded: &Loaded) -> anyhow::Result<String> {
+fn json(loaded: &Loaded, overrides: &Overrides) -> anyhow::Result<String> {
     let one = |setting: &Setting| {
         let given = loaded.values.of(setting);
         json!({
             "value": value(setting, &given.text),
             "default": value(setting, setting.default),
             "source": given.source.to_string(),
+            "override": overrides.of(setting).map(|changed| value(setting, changed)),
             "meaning": setting.meaning(),
         })
     };
     let settings: Map<String, Value> =
         SETTINGS.iter().map(|setting| (setting.key.to_owned(), one(setting))).collect();
     let file = loaded.file.as_ref().map(|file| file.display().to_string());
-    let mut text = serde_json::to_string_pretty(&json!({ "file": file, "settings": settings }))?;
+    let broker = match overrides {
+        Overrides::NotRunning => json!({ "running": false }),
+        Overrides::Known { address, .. } => json!({ "running": true, "address": address }),
+        Overrides::Unknown { address, why } => json!({ "running": null, "address": address, "error": why }),
+    };
+    let report = json!({ "file": file, "broker": broker, "settings": settings });
+    let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');
     Ok(text)
 }
 
-/// A number or a truth value where it is one, text otherwise.
+/// The value as a JSON number or boolean if it is one, as text otherwise.
 fn value(setting: &Setting, text: &str) -> Value {
-    match setting.form {
-        Form::Truth => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
-        Form::Number => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),
-        Form::Text => text.into(),
+    match setting.notation {
+        Notation::Bool => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
+        Notation::Number => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),
+        Notation::Text => text.into(),
     }
 }
 
-/// The value in TOML, which shares its notation with JSON but for one character.
+/// The value in TOML. Its notation of strings and numbers is that of JSON, except for DEL, which TOML wants escaped.
 fn literal(setting: &Setting, text: &str) -> String {
     value(setting, text).to_string().replace('\u{7f}', "\\u007f")
 }
@@ -85,9 +109,9 @@ const INTRODUCTION: &str = "# Configuration
 
 <!-- Written by `redstart config --markdown`; a test compares them. -->
 
-Every setting is a flag, a key of a TOML file and an environment variable. Flags come before the file, the file before
-environment variables, and those before defaults. The file is the one that `--config` names, or `redstart.toml` in the
-working directory if there is one.
+Every setting is a flag, an environment variable and a key of a TOML file. They take precedence in this order: flags,
+environment variables, the file, defaults. The file is the one that `--config` names, or `redstart.toml` in the working
+directory if there is one.
 
 ```toml
 data_dir = \"/var/lib/redstart\"
@@ -96,21 +120,23 @@ flush = \"sync\"
 retention = \"7d\"
 ```
 
-The flag of a key has dashes, its variable is in capitals after `REDSTART_`: `--data-dir /var/lib/redstart`,
-`REDSTART_DATA_DIR=/var/lib/redstart`. A flag for true or false may stand alone: `--auto-create-topics`, or
-`--auto-create-topics=false`.
+A flag is the key with dashes: `--data-dir /var/lib/redstart`. A variable is the key in capitals after `REDSTART_`:
+`REDSTART_DATA_DIR=/var/lib/redstart`. The value of a true-or-false flag may be left out: `--auto-create-topics` means
+`--auto-create-topics=true`.
 
-An unknown or misspelt name stops the start, with a suggestion; so does a value that is not accepted, even one that another
-source overrules. Variables that Kubernetes sets for services named `redstart…` are left alone.
+The broker does not start with an unknown name, and suggests the right one; nor with a value that is not accepted, even if
+another source overrides it. Variables that Kubernetes sets for services named `redstart…` are ignored.
 
-`redstart config` prints what is in force and where each value comes from, as a file that could be used; `--json` prints the same
-for programs. It takes the same flags as `redstart serve`.
+`redstart config` prints every setting with its value and its source, in the form of a configuration file; `--json` prints the
+same for programs. It takes the same flags as `redstart serve`.
 
 Times have a unit: `500ms`, `60s`, `5m`, `72h`, `7d`. Sizes are in bytes, or have one: `64KiB`, `256MiB`, `1GiB`.
 
-What `mqadmin updateBrokerConfig` changes while the broker runs (`autoCreateTopicEnable`, `fileReservedTime`,
-`transactionTimeOut`, `transactionCheckInterval`, `transactionCheckMax`) is kept with the messages and comes before
-all of this, also after a restart; `mqadmin getBrokerConfig` shows it.
+`mqadmin updateBrokerConfig` changes settings of a running broker: `autoCreateTopicEnable`, `fileReservedTime`,
+`transactionTimeOut`, `transactionCheckInterval` and `transactionCheckMax`. Such a change is stored with the messages and
+wins over all of the above, also after a restart. The broker logs each one when it starts. `redstart config` asks the running
+broker for them and marks the settings concerned (`OVERRIDDEN`; `override` in JSON); `mqadmin getBrokerConfig` shows all values
+in force.
 
 ## Settings
 

@@ -1,3 +1,5 @@
+//! The values of settings, with their sources.
+
 use std::{fmt, path::PathBuf};
 
 use super::{
@@ -26,21 +28,21 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value that was given for a setting, as the text that the setting itself takes.
+/// A value for a setting, in the notation of the setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     pub text: String,
     pub source: Source,
 }
 
-/// What was given, by setting. A source that comes first wins.
+/// The given values by setting. Sources are added in the order of their precedence.
 #[derive(Debug, Default)]
 pub struct Values {
     given: Vec<(&'static str, Given)>,
 }
 
 impl Values {
-    /// Takes the values of a source, except where a source before it has given one.
+    /// Adds the values of a source, except for settings that an earlier source has set.
     pub fn add(&mut self, values: Vec<(&'static Setting, Given)>) {
         for (setting, given) in values {
             if self.find(setting.key).is_none() {
@@ -53,7 +55,7 @@ impl Values {
         self.given.iter().find(|(known, _)| *known == key).map(|(_, given)| given)
     }
 
-    /// The value in force, and where it comes from.
+    /// The value in force and its source.
     pub fn of(&self, setting: &Setting) -> Given {
         let default = || Given { text: setting.default.to_owned(), source: Source::Default };
         self.find(setting.key).cloned().unwrap_or_else(default)

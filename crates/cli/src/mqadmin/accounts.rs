@@ -1,4 +1,4 @@
-//! Access control of 4.x brokers, which later tools no longer have commands for.
+//! Access control of 4.x brokers. Later releases of mqadmin have no commands for it.
 
 use redstart_wire::remoting::{Command, code};
 

@@ -1,4 +1,4 @@
-//! Users and their rights.
+//! Users and access-control lists.
 
 use anyhow::ensure;
 use redstart_wire::remoting::body::{Acl, Policy, PolicyEntry, User};
@@ -12,7 +12,7 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 
-/// The parts of a list, trimmed.
+/// The trimmed items of a comma-separated list.
 fn parts(text: &str) -> Vec<String> {
     text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
@@ -112,7 +112,7 @@ pub async fn copy_users(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// The same actions, hosts and decision for every resource.
+/// One policy entry for each resource, with the same actions, source addresses and decision.
 fn acl(c: &Context) -> anyhow::Result<Acl> {
     let entry = |resource: String| {
         Ok(PolicyEntry {

@@ -1,4 +1,4 @@
-//! Who is connected, and what consumers say of themselves.
+//! Connected producers and consumers, and the state that consumers report.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::{
 
 const MINUTE_MS: i64 = 60_000;
 
-/// The consumers of a group and the broker that knows them: the one at `broker`, else one that has the group's retry topic. A
-/// group without consumers is an error.
+/// The consumers of a group and the address of the broker that they are connected to: `broker`, or one that has the group's
+/// retry topic. A group without consumers is an error.
 pub async fn connection(
     c: &Context,
     group: &str,
@@ -116,8 +116,8 @@ pub async fn status(c: &Context) -> Outcome {
                 continue;
             }
         };
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {folder}"))?;
-        // The name comes from a client: it must not lead out of the folder.
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create the directory {folder}"))?;
+        // The client chose this name: a slash in it must not lead out of the directory.
         let path = format!("{folder}/{}", client.client_id.replace('/', "_"));
         std::fs::write(&path, running(&info)).with_context(|| format!("cannot write {path}"))?;
         let version = version(client.version);
@@ -140,10 +140,11 @@ pub async fn status(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Whether all subscribe to the same. Consumers that have just started may still differ.
+/// Whether all consumers have the same subscriptions. Always true in the first two minutes of the first consumer, which may
+/// still be changing its own, and for pull consumers.
 pub fn same_subscriptions(infos: &BTreeMap<String, RunningInfo>, now: i64) -> bool {
     let Some(first) = infos.values().next() else { return true };
-    let settled = first.started_at().is_some_and(|at| now - at > 2 * MINUTE_MS);
+    let is_stable = first.started_at().is_some_and(|at| now - at > 2 * MINUTE_MS);
     let wanted = |info: &RunningInfo| {
         let mut wanted: Vec<(String, String)> = info
             .subscriptions
@@ -153,10 +154,10 @@ pub fn same_subscriptions(infos: &BTreeMap<String, RunningInfo>, now: i64) -> bo
         wanted.sort();
         wanted
     };
-    !(first.is_push() && settled) || infos.values().all(|info| wanted(info) == wanted(first))
+    !(first.is_push() && is_stable) || infos.values().all(|info| wanted(info) == wanted(first))
 }
 
-/// Queues that a consumer does not get on with.
+/// One line for each queue in which a consumer is stuck.
 pub fn stuck(client: &str, info: &RunningInfo, now: i64) -> Vec<String> {
     let told = |(queue, state): &(Queue, QueueInfo)| {
         let queue = text::queue(queue);
@@ -176,7 +177,7 @@ pub fn stuck(client: &str, info: &RunningInfo, now: i64) -> Vec<String> {
     if info.is_push() { info.queues.iter().filter_map(told).collect() } else { Vec::new() }
 }
 
-/// All that a consumer says, as the file of `consumerStatus` has it.
+/// The state that a consumer reports, in the layout of the file that `consumerStatus` writes.
 fn running(info: &RunningInfo) -> String {
     let mut out = vec!["#Consumer Properties#".to_owned()];
     out.extend(info.properties.iter().map(|(name, value)| format!("{name:<40}: {value}")));

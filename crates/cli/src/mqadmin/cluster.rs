@@ -1,4 +1,4 @@
-//! Brokers as they are.
+//! Brokers: lists, run-time information, replication status.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,15 +12,15 @@ use super::{
 };
 
 const HOUR_MS: f64 = 3_600_000.0;
-/// Between two looks when `-i` has no number.
+/// Seconds between two reports when `-i` has no number.
 pub const INTERVAL_SECONDS: u64 = 3;
 
-/// Waits as `-i` says; `false` when it was not given and once is enough.
+/// Waits for the interval of `-i`; returns `false` without `-i`, which means one report only.
 pub async fn again(c: &Context) -> anyhow::Result<bool> {
     if !c.has("i") {
         return Ok(false);
     }
-    // Whoever watches wants to see the last look before the next one.
+    // The report must be visible before the wait for the next one.
     c.flush()?;
     tokio::time::sleep(Duration::from_secs(c.number_or("i", INTERVAL_SECONDS)?)).await;
     Ok(true)
@@ -110,7 +110,7 @@ fn row(broker: &Broker, info: &BTreeMap<String, String>, now: i64) -> String {
     let text = |name: &str| info.get(name).map_or("", String::as_str);
     let or_n = |name: &str| info.get(name).map_or("N", String::as_str);
     let number = |name: &str| text(name).parse::<f64>().unwrap_or(0.0);
-    // Rates of the last ten seconds, minute and ten minutes.
+    // Rates over the last 10 s, 60 s and 10 min.
     let rate = |name: &str| text(name).split(' ').next().and_then(|rate| rate.parse().ok()).unwrap_or(0.0);
     let (sent, read): (f64, f64) = (rate("putTps"), rate("getTransferredTps"));
     let in_load = format!(

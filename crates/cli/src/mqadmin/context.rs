@@ -1,4 +1,4 @@
-//! What a command works with: its options, the cluster, and where it prints.
+//! The context of a command: its options, the connection to the cluster, and its output.
 
 use std::{
     cell::RefCell,
@@ -12,7 +12,7 @@ use redstart_client::admin::{Admin, Broker, Target};
 
 use super::parse::Given;
 
-/// How a command ends.
+/// The result of a command.
 pub type Outcome = anyhow::Result<()>;
 
 pub struct Context {
@@ -52,7 +52,7 @@ impl Context {
         self.given.get(option)
     }
 
-    /// The value of an option that must be there.
+    /// The value of a required option.
     pub fn text(&self, option: &str) -> anyhow::Result<&str> {
         self.get(option).with_context(|| format!("the option -{option} is missing"))
     }
@@ -65,21 +65,21 @@ impl Context {
         self.get(option).map_or(Ok(default), |text| number(option, text))
     }
 
-    /// Java's idea of a truth value: whatever is not "true" is false.
-    pub fn truth(&self, option: &str) -> bool {
-        self.truth_or(option, false)
+    /// A boolean as Java's `Boolean.parseBoolean` reads it: everything but "true" is false.
+    pub fn is_true(&self, option: &str) -> bool {
+        self.is_true_or(option, false)
     }
 
-    pub fn truth_or(&self, option: &str, default: bool) -> bool {
+    pub fn is_true_or(&self, option: &str, default: bool) -> bool {
         self.get(option).map_or(default, |text| text.eq_ignore_ascii_case("true"))
     }
 
-    /// The addresses of `-b`, or of the brokers of the cluster of `-c` that take writes.
+    /// The address of `-b`, or those of the masters of the cluster of `-c`.
     pub async fn masters(&self) -> anyhow::Result<Vec<String>> {
         self.addressed(true).await
     }
 
-    /// The same with the other brokers of the cluster.
+    /// The address of `-b`, or those of all brokers of the cluster of `-c`.
     pub async fn brokers(&self) -> anyhow::Result<Vec<String>> {
         self.addressed(false).await
     }

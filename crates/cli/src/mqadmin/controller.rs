@@ -1,4 +1,4 @@
-//! Controllers, which choose the masters of Apache's replicated brokers. Redstart has none and says so.
+//! Controllers, which elect the masters of Apache's replicated brokers. Redstart has none and refuses these requests.
 
 use anyhow::Context as _;
 use redstart_wire::remoting::Command;
@@ -27,7 +27,7 @@ async fn metadata_of(c: &Context) -> anyhow::Result<Command> {
     Ok(c.admin.ask(first, Command::request(GET_METADATA)).await?)
 }
 
-/// The controller that decides.
+/// The address of the leader of the controllers.
 async fn leader(c: &Context) -> anyhow::Result<String> {
     let metadata = metadata_of(c).await?;
     Ok(metadata.required("controllerLeaderAddress").context("the controllers have no leader")?.to_owned())

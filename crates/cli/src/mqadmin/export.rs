@@ -1,4 +1,4 @@
-//! Settings and figures written to files.
+//! Exports settings and metrics to JSON files.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -19,7 +19,7 @@ use super::{
 };
 
 const FOLDER: &str = "/tmp/rocketmq/export";
-/// The settings of a broker that say something to others.
+/// The settings of a broker that the export includes.
 const SETTINGS: [&str; 16] = [
     "brokerClusterName",
     "brokerId",
@@ -41,14 +41,14 @@ const SETTINGS: [&str; 16] = [
 
 fn write(c: &Context, name: &str, value: &Value) -> Outcome {
     let folder = c.get("f").unwrap_or(FOLDER);
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder}"))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the directory {folder}"))?;
     let path = Path::new(folder).join(name);
     fs::write(&path, pretty(value)).with_context(|| format!("cannot write {}", path.display()))?;
     c.print(format_args!("export {} success\n", path.display()))?;
     Ok(())
 }
 
-/// The topics that are neither a broker's own nor, unless wanted, those of groups.
+/// The topics of users; retry and dead-letter topics only if they are wanted.
 async fn topics(c: &Context, broker: &str, of_groups: bool) -> anyhow::Result<BTreeMap<String, TopicEntry>> {
     let own = c.admin.system_topics(broker).await?;
     let mut topics = c.admin.topic_configs(broker).await?;
@@ -70,7 +70,7 @@ pub async fn metadata(c: &Context) -> Outcome {
     let mut all_topics: BTreeMap<String, TopicEntry> = BTreeMap::new();
     let mut all_groups: BTreeMap<String, GroupConfig> = BTreeMap::new();
     for address in masters {
-        // A topic has queues on every broker: the whole has the sum.
+        // The queues of a topic in the cluster are the sum of those on its brokers.
         for (name, mut topic) in topics(c, &address, c.has("s")).await? {
             if let Some(known) = all_topics.get(&name) {
                 topic.read_queue_nums += known.read_queue_nums;
@@ -114,7 +114,7 @@ pub async fn configs(c: &Context) -> Outcome {
     write(c, "configs.json", &json!({ "brokerConfigs": configs, "clusterScale": scale }))
 }
 
-/// Figures of a broker that are added up for the cluster.
+/// Metrics of a broker that are summed for the cluster.
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures {
     in_tps: f64,
@@ -217,7 +217,7 @@ async fn put_count(c: &Context, address: &str, topic: &str) -> StatisticsData {
     c.admin.statistics(address, "TOPIC_PUT_NUMS", topic).await.ok().flatten().unwrap_or_default()
 }
 
-/// Languages and versions of the consumers that are there.
+/// Languages and versions of the connected consumers.
 async fn client_versions(c: &Context, groups: &BTreeMap<String, GroupConfig>) -> Vec<String> {
     let mut versions = std::collections::BTreeSet::new();
     for group in groups.keys() {

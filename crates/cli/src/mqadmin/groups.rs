@@ -1,4 +1,4 @@
-//! Consumer groups.
+//! Creates, changes, lists and deletes consumer groups.
 
 use anyhow::{Context as _, bail};
 use redstart_client::admin::{DEAD_LETTER_PREFIX, Error, RETRY_PREFIX};
@@ -13,7 +13,7 @@ use super::{
     text,
 };
 
-/// Bytes of a list of topics or groups.
+/// Largest file with a list of topics or groups, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 pub async fn update(c: &Context) -> Outcome {
@@ -25,18 +25,18 @@ pub async fn update(c: &Context) -> Outcome {
     };
     let group = GroupConfig {
         group_name: c.text("g")?.to_owned(),
-        consume_enable: c.truth_or("s", true),
-        consume_message_orderly: c.truth("o"),
+        consume_enable: c.is_true_or("s", true),
+        consume_message_orderly: c.is_true("o"),
         retry_max_times: c.number_or("r", 16)?,
         group_retry_policy: Some(policy),
         extras: GroupExtras {
-            // mqadmin's own defaults, which are not the server's.
-            consume_from_min_enable: c.truth("m"),
-            consume_broadcast_enable: c.truth("d"),
+            // mqadmin has its own defaults, which differ from the server's.
+            consume_from_min_enable: c.is_true("m"),
+            consume_broadcast_enable: c.is_true("d"),
             retry_queue_nums: c.number_or("q", defaults.retry_queue_nums)?,
             broker_id: c.number_or("i", defaults.broker_id)?,
             which_broker_when_consume_slowly: c.number_or("w", defaults.which_broker_when_consume_slowly)?,
-            notify_consumer_ids_changed_enable: c.truth_or("a", true),
+            notify_consumer_ids_changed_enable: c.is_true_or("a", true),
             ..defaults
         },
         attributes: Some(text::attributes(c.get("attributes").unwrap_or_default())?),
@@ -49,13 +49,13 @@ pub async fn update(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// A JSON array out of a file.
+/// Reads a JSON array from a file.
 pub fn read_list<T: DeserializeOwned>(path: &str) -> anyhow::Result<Vec<T>> {
     let size =
         std::fs::metadata(path).with_context(|| format!("the file path {path} does not exists"))?.len();
     anyhow::ensure!(size <= LIST_BYTES_MAX, "{path} has {size} bytes, the limit is {LIST_BYTES_MAX}");
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    serde_json::from_str(&text).with_context(|| format!("{path} is no JSON array of such settings"))
+    serde_json::from_str(&text).with_context(|| format!("{path} is not a JSON array of such settings"))
 }
 
 pub async fn update_list(c: &Context) -> Outcome {
@@ -73,7 +73,7 @@ pub async fn update_list(c: &Context) -> Outcome {
 
 pub async fn delete(c: &Context) -> Outcome {
     let group = c.text("g")?;
-    let clean = c.truth("r");
+    let clean = c.is_true("r");
     let masters = c.masters().await?;
     for address in &masters {
         c.admin.delete_group(address, group, clean).await?;
@@ -91,16 +91,16 @@ pub async fn delete(c: &Context) -> Outcome {
         for prefix in [RETRY_PREFIX, DEAD_LETTER_PREFIX] {
             let topic = format!("{prefix}{group}");
             for address in &masters {
-                gone(c.admin.delete_topic_in_broker(address, &topic).await)?;
+                ignore_refusal(c.admin.delete_topic_in_broker(address, &topic).await)?;
             }
-            gone(c.admin.delete_topic_in_names(&topic, Some(cluster)).await)?;
+            ignore_refusal(c.admin.delete_topic_in_names(&topic, Some(cluster)).await)?;
         }
     }
     Ok(())
 }
 
-/// Servers may have removed a group's topics with it, or keep them for themselves.
-fn gone(deleted: Result<(), Error>) -> Outcome {
+/// Ignores the refusal of a server to delete a topic of the group: it may be gone already, or reserved by the server.
+fn ignore_refusal(deleted: Result<(), Error>) -> Outcome {
     match deleted {
         Err(error) if error.code().is_none() => Err(error.into()),
         _ => Ok(()),

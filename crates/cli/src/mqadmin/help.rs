@@ -27,7 +27,7 @@ fn usage(name: &str, options: &[Opt]) -> String {
             let form = form(option);
             parts.push(if option.required { form } else { format!("[{form}]") });
         } else if groups.contains(&option.group) {
-            // It stood beside the first of its group; commons-cli leaves its place empty.
+            // Printed with the first option of its group. commons-cli leaves an empty place for it.
             parts.push(String::new());
         } else {
             groups.push(option.group);
@@ -52,7 +52,7 @@ fn head(option: &Opt) -> String {
     }
 }
 
-/// Breaks a text at blanks; further lines begin at `indent`.
+/// Wraps a text at blanks; continuation lines are indented by `indent`.
 fn wrap(out: &mut String, indent: usize, text: &str) {
     let mut rest = text.trim_end().to_owned();
     loop {

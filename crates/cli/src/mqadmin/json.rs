@@ -1,4 +1,4 @@
-//! JSON in the layout of the Java library that mqadmin prints it with: one value to a line, tabs, no blank after a colon.
+//! JSON in the layout of the Java library that mqadmin uses: one value per line, tabs, no blank after a colon.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Lite topics on brokers that tell of them.
+//! Lite topics and their subscriptions.
 
 use redstart_wire::remoting::Command;
 use serde_json::Value;
@@ -14,7 +14,7 @@ const TOPIC_INFO: i32 = 200_076;
 const CLIENT_INFO: i32 = 200_077;
 const GROUP_INFO: i32 = 200_078;
 const DISPATCH: i32 = 200_079;
-/// Lite topics of a client that are shown.
+/// Largest number of lite topics that are printed for a client.
 const SHOWN_MAX: i32 = 1000;
 const TOP_DEFAULT: i32 = 20;
 
@@ -74,7 +74,7 @@ pub async fn broker(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// The answer of every broker that has a part of the parent topic.
+/// The answers of all brokers that have queues of the parent topic.
 async fn of_parent(c: &Context, request: impl Fn() -> Command) -> anyhow::Result<Vec<(String, Value)>> {
     let mut answers = Vec::new();
     for broker in c.admin.brokers_of_topic(c.text("p")?).await? {

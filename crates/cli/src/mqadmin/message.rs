@@ -1,4 +1,4 @@
-//! Messages as mqadmin prints them.
+//! Messages in the layout of mqadmin.
 
 use std::{fs, io, path::PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     text::{self, map, millisecond},
 };
 
-/// Where bodies are left for the operator.
+/// mqadmin writes the bodies of messages to this directory.
 const BODIES: &str = "/tmp/rocketmq/msgbodys";
 
 pub fn status(status: SendStatus) -> &'static str {
@@ -39,16 +39,16 @@ pub fn receipt(topic: &str, receipt: &Receipt) -> String {
     )
 }
 
-/// The body as it was sent, or as it is stored when it cannot be unpacked.
+/// The decompressed body, or the stored bytes if they cannot be decompressed.
 pub fn body(message: &Message) -> Bytes {
     message.body().unwrap_or_else(|_| message.stored.body.clone())
 }
 
-/// All of a message in one line, as Java writes its class.
+/// The whole message on one line, as Java's `MessageExt.toString()` writes it.
 pub fn line(message: &Message) -> String {
     let stored = &message.stored;
     let mut record = Vec::new();
-    // What came out of a record fits into one.
+    // Cannot fail: the message was decoded from a record, so it fits into one.
     let _ = stored.encode(&mut record);
     let crc = record.get(8..12).and_then(|crc| crc.try_into().ok()).map_or(0, u32::from_be_bytes);
     let body: Vec<i8> = body(message).iter().map(|byte| *byte as i8).collect();
@@ -76,8 +76,8 @@ pub fn line(message: &Message) -> String {
     )
 }
 
-/// Puts the body where an operator can look at it; the name of the file, or why there is none.
-fn leave_body(message: &Message, index: usize) -> String {
+/// Writes the body to a file; returns its path, or why it was not written.
+fn write_body(message: &Message, index: usize) -> String {
     let mut name = message.id().replace('/', "_");
     if index > 0 {
         name.push_str(&format!("_{index}"));
@@ -90,10 +90,10 @@ fn leave_body(message: &Message, index: usize) -> String {
     }
 }
 
-/// One field to a line, then what became of the message in each group.
+/// Prints one field per line, then the state of the message in each group.
 pub async fn detail(c: &Context, message: &Message, options: Detail) -> Outcome {
     let stored = &message.stored;
-    let path = leave_body(message, options.index);
+    let path = write_body(message, options.index);
     let mut fields: Vec<(&str, String)> = Vec::new();
     if options.offset_id {
         fields.push(("OffsetID:", message.offset_id()));
@@ -132,10 +132,10 @@ pub async fn detail(c: &Context, message: &Message, options: Detail) -> Outcome 
     Ok(())
 }
 
-/// What of a message is shown.
+/// The parts of a message that are printed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail {
-    /// Its number among those with the same id.
+    /// Index among the messages with the same id; part of the file's name.
     pub index: usize,
     pub offset_id: bool,
     pub body: bool,
@@ -156,7 +156,7 @@ async fn tracks(c: &Context, message: &Message) -> anyhow::Result<Vec<String>> {
     Ok(tracks)
 }
 
-/// What became of a message in a group, and why that cannot be said.
+/// The state of a message in a group, and the error if it is not known.
 async fn track(c: &Context, message: &Message, group: &str) -> (&'static str, Option<String>) {
     let connected = match clients::connection(c, group, None).await {
         Ok((_, connected)) => connected,
@@ -171,9 +171,9 @@ async fn track(c: &Context, message: &Message, group: &str) -> (&'static str, Op
     if connected.consume_type == "CONSUME_ACTIVELY" {
         return ("PULL", None);
     }
-    let Ok(stands) = progress::of_group(c, group, None).await else { return ("UNKNOWN", None) };
+    let Ok(progress) = progress::of_group(c, group, None).await else { return ("UNKNOWN", None) };
     let stored = &message.stored;
-    let done = stands.queues.iter().any(|(queue, row)| {
+    let done = progress.queues.iter().any(|(queue, row)| {
         queue.topic == stored.topic
             && queue.queue_id == stored.queue_id
             && (message.broker.is_empty() || queue.broker_name == message.broker)

@@ -1,4 +1,4 @@
-//! `redstart mqadmin`: RocketMQ's operator's tool, with its commands, its options and its output.
+//! `redstart mqadmin`: RocketMQ's administration tool, with its commands, options and output.
 
 mod accounts;
 mod auth;
@@ -37,7 +37,7 @@ use anyhow::Context as _;
 use redstart_client::admin::{self, Admin};
 use redstart_wire::remoting::code;
 
-use crate::{similar::closest, stdout};
+use crate::{credentials, similar::closest, stdout};
 use context::{Context, Outcome};
 use parse::Given;
 use table::Spec;
@@ -45,7 +45,7 @@ use table::Spec;
 const NAMESRV_VARIABLE: &str = "NAMESRV_ADDR";
 const NAMESRV_DEFAULT: &str = "127.0.0.1:9876";
 
-/// Runs the command that `words` are, the name of the program not included.
+/// Runs a command. `words` are its name and its options.
 pub fn run(words: &[String]) -> anyhow::Result<ExitCode> {
     match words {
         [] => return show(&overview()),
@@ -75,7 +75,7 @@ pub fn run(words: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 fn show(text: &str) -> anyhow::Result<ExitCode> {
-    // Whoever reads it may have seen enough and gone.
+    // A closed pipe, as with `head`, is not an error.
     drop(io::stdout().write_all(text.as_bytes()));
     Ok(ExitCode::SUCCESS)
 }
@@ -96,6 +96,19 @@ fn unknown(name: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// A tip for a word that is not a command of `redstart`, if names of mqadmin's commands contain it.
+pub fn suggestion(word: &str) -> Option<String> {
+    let wanted = word.to_ascii_lowercase();
+    let named = |spec: &&Spec| wanted.len() > 2 && spec.name.to_ascii_lowercase().contains(&wanted);
+    let mut names: Vec<&str> = table::all().filter(named).map(|spec| spec.name).collect();
+    names.sort_unstable();
+    match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("mqadmin has that command: redstart mqadmin {one}")),
+        many => Some(format!("mqadmin has such commands: redstart mqadmin {}", many.join(" | "))),
+    }
+}
+
 fn execute(spec: &Spec, given: Given) -> anyhow::Result<ExitCode> {
     for word in &given.stray {
         eprintln!("mqadmin {}: {word:?} belongs to no option and is ignored", spec.name);
@@ -104,7 +117,7 @@ fn execute(spec: &Spec, given: Given) -> anyhow::Result<ExitCode> {
     let names = given.get("n").map(str::to_owned).or(variable);
     let guessed = names.is_none();
     let admin = Admin::new(names.as_deref().unwrap_or(NAMESRV_DEFAULT));
-    // One command, one thread: there is little to do at the same time.
+    let admin = admin.with_credentials(credentials::of_mqadmin()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -116,7 +129,7 @@ fn execute(spec: &Spec, given: Given) -> anyhow::Result<ExitCode> {
     Ok(end(spec.name, outcome, guessed))
 }
 
-/// Says in one line why a command failed. Whoever reads the output may have seen enough and gone: that is no failure.
+/// Prints an error on one line. A closed pipe, as with `head`, is not an error.
 fn end(name: &str, outcome: Outcome, guessed: bool) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     if stdout::is_broken_pipe(&error) {
@@ -124,7 +137,7 @@ fn end(name: &str, outcome: Outcome, guessed: bool) -> ExitCode {
     }
     let hint = match error.downcast_ref() {
         Some(admin::Error::NoNameServer { .. }) if guessed => {
-            format!(": -n and {NAMESRV_VARIABLE} say where to look; neither was given")
+            format!(": neither -n nor {NAMESRV_VARIABLE} was given")
         }
         _ => String::new(),
     };
@@ -132,7 +145,7 @@ fn end(name: &str, outcome: Outcome, guessed: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// With the server's code where it gave one, in the form that mqadmin's users know.
+/// The text of an error, with the server's code in mqadmin's notation if there is one.
 fn describe(error: &anyhow::Error) -> String {
     let known = error.downcast_ref::<admin::Error>();
     if let Some(admin::Error::Refused { address, code, remark, .. }) = known {
@@ -145,5 +158,21 @@ fn describe(error: &anyhow::Error) -> String {
     match code {
         Some(code) => format!("CODE: {code}  DESC: {error:#}"),
         None => format!("{error:#}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_mqadmin_are_suggested() {
+        let users = suggestion("user").unwrap();
+        for name in ["createUser", "listUser", "deleteUser"] {
+            assert!(users.contains(name), "{users}");
+        }
+        let one = "mqadmin has that command: redstart mqadmin updateTopicPerm";
+        assert_eq!(suggestion("updatetopicperm").as_deref(), Some(one));
+        assert_eq!(suggestion("xyzzy"), None);
     }
 }

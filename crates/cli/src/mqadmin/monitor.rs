@@ -1,4 +1,4 @@
-//! `startMonitoring`: says every minute which groups lag and which consumers are stuck, until it is ended.
+//! `startMonitoring`: reports every minute which groups lag and which consumers are stuck, until it is stopped.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,12 +28,12 @@ pub async fn run(c: &Context) -> Outcome {
     }
 }
 
-/// Groups without consumers are left out.
+/// Reports on a group; groups without online consumers are skipped.
 async fn of_group(c: &Context, group: &str) -> Outcome {
     let Ok((broker, connected)) = clients::connection(c, group, None).await else { return Ok(()) };
-    let stands = progress::of_group(c, group, None).await.unwrap_or_default();
+    let progress = progress::of_group(c, group, None).await.unwrap_or_default();
     let mut topics: BTreeMap<&str, Vec<&ConsumeStatsRow>> = BTreeMap::new();
-    for (queue, row) in &stands.queues {
+    for (queue, row) in &progress.queues {
         topics.entry(&queue.topic).or_default().push(row);
     }
     for (topic, rows) in topics {

@@ -1,4 +1,4 @@
-//! What name servers keep beside routes.
+//! Key-value settings and write permissions that name servers keep.
 
 use anyhow::bail;
 use redstart_client::admin::Error;
@@ -21,21 +21,28 @@ pub async fn wipe_permission(c: &Context) -> Outcome {
     let broker = c.text("b")?;
     let mut failed = Vec::new();
     for address in c.admin.names() {
-        told(c, "wipe", broker, address, c.admin.wipe_write_permission(address, broker).await, &mut failed)?;
+        report(
+            c,
+            "wipe",
+            broker,
+            address,
+            c.admin.wipe_write_permission(address, broker).await,
+            &mut failed,
+        )?;
     }
-    ended(failed)
+    result(failed)
 }
 
 pub async fn add_permission(c: &Context) -> Outcome {
     let broker = c.text("b")?;
     let mut failed = Vec::new();
     for address in c.admin.names() {
-        told(c, "add", broker, address, c.admin.add_write_permission(address, broker).await, &mut failed)?;
+        report(c, "add", broker, address, c.admin.add_write_permission(address, broker).await, &mut failed)?;
     }
-    ended(failed)
+    result(failed)
 }
 
-fn told(
+fn report(
     c: &Context,
     what: &str,
     broker: &str,
@@ -53,8 +60,8 @@ fn told(
     Ok(())
 }
 
-/// The other name servers have done it all the same.
-fn ended(failed: Vec<Error>) -> Outcome {
+/// The errors of the name servers that failed; the others have made the change.
+fn result(failed: Vec<Error>) -> Outcome {
     match failed.as_slice() {
         [] => Ok(()),
         errors => bail!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),

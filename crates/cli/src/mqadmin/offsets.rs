@@ -1,4 +1,4 @@
-//! Moving groups.
+//! Resets and clones offsets of consumer groups.
 
 use redstart_client::admin::{Boundary, Broker, Error};
 use redstart_wire::remoting::body::{ConsumeStatsRow, Queue};
@@ -9,13 +9,13 @@ use super::{
     text::{self, front},
 };
 
-/// A queue of a group that was moved.
+/// The reset of a group in one queue.
 struct Moved {
     queue: Queue,
     before: ConsumeStatsRow,
-    /// Where the time is in the queue.
+    /// The offset of the requested time.
     found: i64,
-    /// Where the group stands now.
+    /// The offset of the group after the reset.
     now: i64,
 }
 
@@ -39,7 +39,7 @@ pub async fn reset(c: &Context) -> Outcome {
         }
         return Ok(());
     }
-    let force = c.truth_or("f", true);
+    let force = c.is_true_or("f", true);
     match reset_online(c, group, topic, timestamp, force).await {
         Ok(offsets) => {
             say!(
@@ -64,7 +64,7 @@ pub async fn reset(c: &Context) -> Outcome {
 
 pub async fn skip(c: &Context) -> Outcome {
     let (group, topic) = (c.text("g")?, c.text("t")?);
-    let force = c.truth_or("f", true);
+    let force = c.is_true_or("f", true);
     match reset_online(c, group, topic, -1, force).await {
         Ok(offsets) => show_online(c, &offsets),
         Err(error) if is_offline(&error) => {
@@ -75,14 +75,15 @@ pub async fn skip(c: &Context) -> Outcome {
     }
 }
 
-/// The brokers of a topic; of one inside another one, those of the topic of -c.
+/// The brokers of a topic. Light queues (`%LMQ%`) and the timer's topic have no route of their own: for them, -c names a topic
+/// that has one.
 async fn brokers(c: &Context, topic: &str) -> Result<Vec<Broker>, Error> {
-    let inner = topic.starts_with("%LMQ%") || topic == "rmq_sys_wheel_timer";
-    c.admin.brokers_of_topic(c.get("c").filter(|_| inner).unwrap_or(topic)).await
+    let without_route = topic.starts_with("%LMQ%") || topic == "rmq_sys_wheel_timer";
+    c.admin.brokers_of_topic(c.get("c").filter(|_| without_route).unwrap_or(topic)).await
 }
 
-/// Moves a group and tells its consumers. Brokers do that at once for all queues, and forward as well: when that is not
-/// wanted, it is as if nobody was there.
+/// Resets a group through the broker, which moves all queues and notifies the consumers. A broker also moves forward; if
+/// that is not wanted, the result is the same as for a group without consumers.
 async fn reset_online(
     c: &Context,
     group: &str,
@@ -108,7 +109,7 @@ fn show_online(c: &Context, offsets: &[(Queue, i64)]) -> Outcome {
     Ok(())
 }
 
-/// Moves a group queue by queue; forward only if forced to. Consumers that are there are told.
+/// Resets a group queue by queue, forward only with `force`, and notifies online consumers.
 async fn reset_queues(
     c: &Context,
     group: &str,
@@ -144,17 +145,17 @@ async fn reset_queues(
     Ok(moved)
 }
 
-/// Where a group stands that has not begun: at the first message.
+/// The offset of a group that has none: the first message.
 fn untouched(
     (queue, row): (Queue, redstart_wire::remoting::body::TopicStatsRow),
 ) -> (Queue, ConsumeStatsRow) {
-    let stands = ConsumeStatsRow {
+    let progress = ConsumeStatsRow {
         broker_offset: row.max_offset,
         consumer_offset: row.min_offset,
         pull_offset: 0,
         last_timestamp: 0,
     };
-    (queue, stands)
+    (queue, progress)
 }
 
 fn show_offline(c: &Context, last: &str, moved: &[Moved]) -> Outcome {

@@ -1,17 +1,16 @@
-//! What a command is called and which options it takes. The names are mqadmin's; so are the short forms, of which some
-//! have two letters.
+//! The options of a command. Their names are mqadmin's; some short names have two letters.
 
 /// One option of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Opt {
-    /// Without its dash; empty when there is only the long name.
+    /// Short name without its dash; empty if there is none.
     pub short: &'static str,
     pub long: &'static str,
     pub about: &'static str,
     /// Whether a value follows.
     pub value: bool,
     pub required: bool,
-    /// Of the options with one number (not 0), exactly one is to be given.
+    /// Exactly one option of each group must be given; 0 is no group.
     pub group: u8,
 }
 
@@ -26,7 +25,7 @@ impl Opt {
         self
     }
 
-    /// By what it is asked for and sorted.
+    /// The name under which values are looked up and options are sorted.
     pub fn key(&self) -> &'static str {
         if self.short.is_empty() { self.long } else { self.short }
     }
@@ -37,7 +36,7 @@ pub const fn value(short: &'static str, long: &'static str, about: &'static str)
     Opt { short, long, about, value: true, required: false, group: 0 }
 }
 
-/// An option without one.
+/// An option without a value.
 pub const fn switch(short: &'static str, long: &'static str, about: &'static str) -> Opt {
     Opt { short, long, about, value: false, required: false, group: 0 }
 }
@@ -49,7 +48,7 @@ pub const NAMESRV: Opt = value(
     "Name servers, host:port, separated by ';'; NAMESRV_ADDR or 127.0.0.1:9876 without it",
 );
 
-/// Every option of a command that has these of its own, as mqadmin sorts them. A command may describe `-n` itself.
+/// A command's own options and the common ones, in mqadmin's order. A command may have its own description of `-n`.
 pub fn all(own: &[Opt]) -> Vec<Opt> {
     let common = [HELP, NAMESRV].into_iter().filter(|common| own.iter().all(|own| own.short != common.short));
     let mut options: Vec<Opt> = own.iter().copied().chain(common).collect();

@@ -1,16 +1,16 @@
-//! Command lines in the manner of commons-cli: `-t name`, `-tname`, `-t=name`, `--topic name`, `--topic=name` and `-topic name`
-//! are the same, and a long name may be cut short.
+//! Command lines as commons-cli parses them: `-t name`, `-tname`, `-t=name`, `--topic name`, `--topic=name` and `-topic name` are
+//! equivalent, and a long name may be abbreviated.
 
 use std::collections::BTreeMap;
 
 use super::option::Opt;
 use crate::similar::closest;
 
-/// What was given. Values are trimmed, as mqadmin does.
+/// The options that were given. Values are trimmed, as mqadmin does.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Given {
     values: BTreeMap<&'static str, Option<String>>,
-    /// Words that belong to no option. mqadmin ignores them silently.
+    /// Words that belong to no option. mqadmin ignores them without a message.
     pub stray: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ impl Given {
     }
 }
 
-/// What is wrong with a command line.
+/// Why a command line is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("Unrecognized option: {token}{}", .closest.map(|long| format!(" (did you mean --{long}?)")).unwrap_or_default())]
@@ -72,13 +72,13 @@ pub fn parse(options: &[Opt], words: &[String]) -> Result<Given, Problem> {
     Ok(given)
 }
 
-/// Without the quotes around it, which scripts may have quoted once too often.
+/// The value without surrounding quotes, which scripts sometimes add twice.
 fn unquoted(value: &str) -> &str {
     let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
 }
 
-/// The option that a token names, and the value that is part of it.
+/// The option that a token names, and the value attached to it.
 fn find<'a>(options: &'a [Opt], token: &str, word: &str) -> Result<(&'a Opt, Option<String>), Problem> {
     let long_only = token.starts_with('-');
     let token = token.trim_start_matches('-');
@@ -103,7 +103,7 @@ fn find<'a>(options: &'a [Opt], token: &str, word: &str) -> Result<(&'a Opt, Opt
     }
 }
 
-/// By its long name, or the only one that begins so. A single letter names no long option.
+/// The option with this long name, or the only one with this prefix. A single letter is never an abbreviation.
 fn long<'a>(options: &'a [Opt], name: &str) -> Result<Option<&'a Opt>, Problem> {
     if let Some(option) = options.iter().find(|option| option.long == name) {
         return Ok(Some(option));
@@ -120,7 +120,7 @@ fn long<'a>(options: &'a [Opt], name: &str) -> Result<Option<&'a Opt>, Problem> 
     }
 }
 
-/// Whether a word is an option rather than the value of the one before it. Negative numbers are values.
+/// Whether a word is an option and not the value of the option before it. Negative numbers are values.
 fn is_option(options: &[Opt], word: &str) -> bool {
     let Some(token) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) else { return false };
     token.parse::<f64>().is_err() && find(options, token, word).is_ok()

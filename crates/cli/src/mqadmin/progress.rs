@@ -1,4 +1,4 @@
-//! How far groups have read.
+//! Offsets and lag of consumer groups.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,8 +13,8 @@ use super::{
     text::{front, second, version},
 };
 
-/// What a group has read in a topic, or in all; of the brokers that know its retry topic, else of those of the topic. A group
-/// that has never read anything and is not there is an error, as in the original.
+/// The progress of a group in a topic or in all topics, from the brokers that have its retry topic, or else those of the topic.
+/// As with Apache, it is an error if the group has consumed nothing and has no online consumer.
 pub async fn of_group(c: &Context, group: &str, topic: Option<&str>) -> anyhow::Result<Progress> {
     let retry = format!("{RETRY_PREFIX}{group}");
     let parent = c.get("c").filter(|_| topic.is_some());
@@ -49,7 +49,7 @@ pub async fn show(c: &Context) -> Outcome {
 
 async fn detail(c: &Context, group: &str) -> Outcome {
     let progress = of_group(c, group, c.get("t")).await?;
-    let owners = if c.truth("s") { Some(owners(c, group).await) } else { None };
+    let owners = if c.is_true("s") { Some(owners(c, group).await) } else { None };
     let shown_owner = |queue: &Queue| {
         let owner = owners.as_ref()?.get(queue).map_or("N/A", String::as_str);
         Some(format!("{owner:<20} "))
@@ -91,7 +91,7 @@ async fn detail(c: &Context, group: &str) -> Outcome {
     Ok(())
 }
 
-/// Which host reads which queue, by what the consumers say. Those who do not answer are left out.
+/// The host that consumes each queue, as the consumers report it. Consumers that do not answer are skipped.
 async fn owners(c: &Context, group: &str) -> HashMap<Queue, String> {
     let mut owners = HashMap::new();
     let Ok((broker, connected)) = super::clients::connection(c, group, None).await else { return owners };
@@ -133,7 +133,7 @@ async fn overview(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// The oldest version, and how the group consumes.
+/// The oldest version among the consumers, and the consume type and message model of the group.
 fn describe(connected: &ConsumerConnection) -> (String, &str, &str) {
     let Some(oldest) = connected.connection_set.iter().map(|client| client.version).min() else {
         return ("OFFLINE".to_owned(), "", "");
@@ -148,7 +148,7 @@ fn describe(connected: &ConsumerConnection) -> (String, &str, &str) {
 pub async fn of_broker(c: &Context) -> Outcome {
     let timeout = Duration::from_millis(c.number_or("t", 50_000)?);
     let level: i64 = c.number_or("l", 0)?;
-    let stats = c.admin.broker_consume_stats(c.text("b")?, c.truth("o"), timeout).await?;
+    let stats = c.admin.broker_consume_stats(c.text("b")?, c.is_true("o"), timeout).await?;
     let row = |cells: [&str; 8]| {
         let [topic, group, broker, queue, offset, consumer, diff, last] = cells;
         format!(
@@ -187,7 +187,7 @@ pub async fn of_broker(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Whether an error says that nobody of the group is there.
+/// Whether an error means that the group has no online consumer.
 pub fn is_offline(error: &Error) -> bool {
     error.code() == Some(code::CONSUMER_NOT_ONLINE)
 }

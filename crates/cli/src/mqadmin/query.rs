@@ -1,4 +1,4 @@
-//! Messages looked up.
+//! Finds messages by id, key or offset.
 
 use anyhow::bail;
 use redstart_client::admin::{Error, KeyQuery, Message, OutgoingMessage, TRACE_TOPIC, Trace, TraceKind};
@@ -11,12 +11,12 @@ use super::{
     text::{self, second},
 };
 
-/// Messages that one id may have.
+/// Largest number of messages with one id.
 const SAME_ID_MAX: u32 = 32;
 const FOUND_MAX: u32 = 64;
 const HOUR_MS: i64 = 3_600_000;
 
-/// The charsets that a body can be shown in; others would need tables.
+/// Checks the charset of `-c`. Only UTF-8 is supported.
 fn check_charset(name: Option<&str>) -> Outcome {
     match name.map(str::to_ascii_uppercase).as_deref() {
         None | Some("UTF-8" | "UTF8" | "US-ASCII" | "ASCII") => Ok(()),
@@ -24,7 +24,8 @@ fn check_charset(name: Option<&str>) -> Outcome {
     }
 }
 
-/// By the broker's id or the producer's: both are hexadecimal digits. An address that is a broker's tells them apart.
+/// Finds messages by offset id or by the producer's id. Both are hexadecimal; an id that starts with a broker's address is an
+/// offset id.
 async fn find(c: &Context, topic: &str, id: &str) -> Result<Message, Error> {
     let Some((host, _)) = read_offset_message_id(id) else {
         return c.admin.message_by_unique_key(topic, id).await;
@@ -33,7 +34,7 @@ async fn find(c: &Context, topic: &str, id: &str) -> Result<Message, Error> {
         return c.admin.message_by_offset_id(topic, id).await;
     }
     match c.admin.message_by_unique_key(topic, id).await {
-        // A broker may be known by another address than the one it writes into its ids.
+        // A broker may be registered with another address than the one in its offset ids.
         Err(Error::NoMessage { what }) => {
             c.admin.message_by_offset_id(topic, id).await.map_err(|_| Error::NoMessage { what })
         }
@@ -50,7 +51,7 @@ pub async fn by_id(c: &Context) -> Outcome {
         if let (Some(group), Some(client)) = (c.get("g"), c.get("d")) {
             hand_over(c, &found, group, client).await?;
         } else if c.has("s") {
-            if c.truth("s") {
+            if c.is_true("s") {
                 resend(c, &found, id).await?;
             }
         } else {
@@ -61,7 +62,7 @@ pub async fn by_id(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Hands a message to one consumer.
+/// Asks a consumer to consume a message directly.
 async fn hand_over(c: &Context, message: &Message, group: &str, client: &str) -> Outcome {
     let (broker, _) = clients::connection(c, group, None).await?;
     let info = c.admin.running_info(&broker, group, client, false).await?;
@@ -127,7 +128,7 @@ pub async fn by_key(c: &Context) -> Outcome {
     say!(c, "{:<50} {:>4} {:>40} {:<200}", "#Message ID", "#QID", "#Offset", "#IndexKey");
     for message in found {
         let (stored, id) = (&message.stored, message.id());
-        // The hour it is indexed under, and what tells it from others of that hour.
+        // The index key: the hour, and a suffix that is unique within it.
         let hour = stored.stored_at - stored.stored_at % HOUR_MS;
         let index = format!("{hour}@{topic}@K@{key}@{id}@{}", stored.physical_offset);
         say!(c, "{id:<50} {:>4} {:>40} {index:<200}", stored.queue_id, stored.queue_offset);

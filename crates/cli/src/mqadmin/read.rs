@@ -1,4 +1,4 @@
-//! Messages read from their queues.
+//! Prints the messages and entries of queues.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,15 +13,15 @@ use super::{
     topics,
 };
 
-/// Messages of one answer.
+/// Messages of one pull.
 const BATCH: u32 = 32;
 
-/// The address of a broker of a topic by its name.
+/// The address of a broker with this name that has the topic.
 pub async fn address(c: &Context, topic: &str, broker: &str) -> anyhow::Result<String> {
     let brokers = c.admin.brokers_of_topic(topic).await?;
     let found = brokers.into_iter().find(|known| known.name == broker);
     Ok(found
-        .with_context(|| format!("The broker[{broker}] not exist: topic {topic} has no part there"))?
+        .with_context(|| format!("The broker[{broker}] not exist: topic {topic} has no queues there"))?
         .address)
 }
 
@@ -32,7 +32,7 @@ fn expression(c: &Context) -> Expression {
     }
 }
 
-/// From where to where a queue is read: all of it, or what was stored between two times.
+/// The first and the end offset to read: the whole queue, or the messages stored between two times.
 async fn bounds(
     c: &Context,
     address: &str,
@@ -69,10 +69,10 @@ async fn pull(
         wait: Duration::ZERO,
     };
     let mut pulled = c.admin.pull(address, &queue.broker_name, &request).await?;
-    // A broker that wants the same question again would be asked for ever.
+    // A broker that returns the same offset again would cause an endless loop.
     let stays = pulled.status == PullStatus::NoMatch && pulled.next <= offset;
-    ensure!(!stays, "{address} gives nothing at offset {offset} of {}", text::queue(queue));
-    // Clients note with each message what its queue held.
+    ensure!(!stays, "{address} does not get past offset {offset} of {}", text::queue(queue));
+    // Java clients add the bounds of the queue to the properties of each message.
     for message in &mut pulled.messages {
         message.properties.insert("MIN_OFFSET".to_owned(), pulled.min.to_string());
         message.properties.insert("MAX_OFFSET".to_owned(), pulled.max.to_string());
@@ -106,9 +106,9 @@ fn time(c: &Context, option: &str) -> anyhow::Result<Option<i64>> {
 
 pub async fn print(c: &Context) -> Outcome {
     let topic = c.text("t")?;
-    let with_body = c.truth_or("d", true);
+    let with_body = c.is_true_or("d", true);
     let (from, to, expression) = (time(c, "b")?, time(c, "e")?, expression(c));
-    // A topic inside another one has the queues of that.
+    // A lite topic is read from the queues of its parent.
     let place = c.get("l").unwrap_or(topic);
     let route = c.admin.route(place).await?;
     for queue in topics::readable(topic, &route) {
@@ -148,14 +148,14 @@ pub async fn print_queue(c: &Context) -> Outcome {
         offset = pulled.next;
         match pulled.status {
             PullStatus::Found => {
-                for tag in pulled.messages.iter().filter_map(Message::tag).filter(|_| c.truth("f")) {
+                for tag in pulled.messages.iter().filter_map(Message::tag).filter(|_| c.is_true("f")) {
                     *tags.entry(tag.to_owned()).or_default() += 1;
                 }
-                if c.truth("p") {
-                    show(c, &pulled.messages, c.truth("d"))?;
+                if c.is_true("p") {
+                    show(c, &pulled.messages, c.is_true("d"))?;
                 }
             }
-            // Messages that do not fit may lie between those that do.
+            // Messages that do not match may precede others that do.
             PullStatus::NoMatch => {}
             PullStatus::NoNewMessage | PullStatus::OffsetMoved => break,
         }
@@ -217,7 +217,7 @@ pub async fn consume(c: &Context) -> Outcome {
     drain(c, &address, &queue, first, last).await
 }
 
-/// Shows the messages of a part of a queue, and says when that is its end.
+/// Prints the messages from `first` to `last`, and a line if that is the end of the queue.
 async fn drain(c: &Context, address: &str, queue: &Queue, first: i64, last: i64) -> Outcome {
     let name = text::queue(queue);
     let mut offset = first;
@@ -237,7 +237,7 @@ async fn drain(c: &Context, address: &str, queue: &Queue, first: i64, last: i64)
                 return Ok(());
             }
         }
-        // Reading on at the end of the queue says that it is the end; a part of it just ends.
+        // At the end of the queue one more pull prints the line that says so.
         if offset >= last && last < pulled.max {
             return Ok(());
         }

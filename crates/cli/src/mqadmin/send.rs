@@ -1,4 +1,4 @@
-//! Messages sent, to be there or to see how long it takes.
+//! Sends messages, also to measure the round-trip time.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::{
     text::{now, second},
 };
 
-/// Topics that a broker makes when they are first sent to are made after this one.
+/// The template of topics that a broker creates automatically.
 const DEFAULT_TOPIC: &str = "TBW102";
-/// Bytes of a body that is sent only for its time.
+/// Largest body of a message that measures the round-trip time, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// Sends to a topic; one that is not there may be made by the broker if it makes topics by itself.
+/// Sends to a topic. A broker with automatic creation creates a missing topic.
 async fn send(c: &Context, message: &OutgoingMessage) -> Result<Receipt, Error> {
     match c.admin.send(message).await {
         Err(Error::UnknownTopic { topic }) => {
@@ -49,7 +49,7 @@ pub async fn one(c: &Context) -> Outcome {
         }
         None => send(c, &message).await?,
     };
-    if c.truth("m") {
+    if c.is_true("m") {
         trace(c, &message, &receipt, started.elapsed()).await?;
     }
     say!(c, "{:<32}  {:<4}  {:<20}    {}", "#Broker Name", "#QID", "#Send Result", "#MsgId");
@@ -58,7 +58,7 @@ pub async fn one(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Says of a sent message what a producer says that has its messages traced: words separated by 0x01, the line ended by 0x02.
+/// The trace of a sent message in the form that producers write: fields separated by 0x01, the record ended by 0x02.
 async fn trace(c: &Context, message: &OutgoingMessage, receipt: &Receipt, took: Duration) -> Outcome {
     let of = |name: &str| {
         let found = message.properties.iter().find(|(known, _)| known == name);
@@ -95,7 +95,7 @@ fn body(c: &Context, option: &str) -> anyhow::Result<Bytes> {
     Ok(Bytes::from("a".repeat(size)))
 }
 
-/// The mean of all but the first, which also opens the connection.
+/// The mean of all round trips but the first, which includes opening the connection.
 fn mean(times: &[u128]) -> f64 {
     match times {
         [] | [_] => 0.0,
@@ -129,7 +129,7 @@ pub async fn round_trips(c: &Context) -> Outcome {
 pub async fn cluster_round_trips(c: &Context) -> Outcome {
     let amount: usize = c.number_or("a", 100)?;
     let body = body(c, "s")?;
-    let as_log = c.truth("p");
+    let as_log = c.is_true("p");
     let room = c.get("m").unwrap_or("noname");
     let brokers = match c.get("c") {
         Some(cluster) => c.of_cluster(cluster).await?,
@@ -151,7 +151,7 @@ pub async fn cluster_round_trips(c: &Context) -> Outcome {
             let mut times = Vec::new();
             let mut sent = 0;
             for _ in 0..amount {
-                // Every broker has a topic of its own name.
+                // Every broker has a topic with its own name.
                 let message = OutgoingMessage::new(&broker.name, body.clone());
                 let started = Instant::now();
                 sent += usize::from(c.admin.send(&message).await.is_ok());
@@ -175,7 +175,7 @@ pub async fn to_broker(c: &Context) -> Outcome {
     let broker = c.text("b")?;
     let count: usize = c.number_or("c", 50)?;
     let body = body(c, "s")?;
-    // The first one finds the way.
+    // The first message opens the connection.
     send(c, &OutgoingMessage::new(broker, body.slice(..body.len().min(16)))).await?;
     for _ in 0..count {
         let started = Instant::now();

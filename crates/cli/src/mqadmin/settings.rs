@@ -1,4 +1,4 @@
-//! Settings of brokers and name servers, and what brokers can be told to clear up.
+//! Settings of brokers and name servers, and clean-up requests to brokers.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub async fn clean_log(c: &Context) -> Outcome {
     clean(c, Cleaning::Log).await
 }
 
-/// Of one broker, a cluster, or everywhere.
+/// Asks one broker, a cluster, or all brokers to clean up.
 async fn clean(c: &Context, what: Cleaning) -> Outcome {
     let addresses = match c.has("b") || c.has("c") {
         true => c.brokers().await?,

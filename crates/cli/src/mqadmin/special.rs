@@ -1,5 +1,5 @@
-//! What only some brokers have: cold reads that are throttled, containers, RocksDB, engines of timers. Each is asked; Redstart
-//! says that it has none.
+//! Features that only some brokers have: throttled cold reads, containers, RocksDB, timer engines. The requests are sent to every
+//! broker; Redstart refuses them.
 
 use anyhow::{Context as _, bail, ensure};
 use redstart_wire::remoting::{Command, code};
@@ -99,8 +99,8 @@ pub async fn remove_broker(c: &Context) -> Outcome {
 }
 
 pub async fn pop_records(c: &Context) -> Outcome {
-    // A dry run asks nothing. (In 5.5.0 of the original, -d has the opposite effect.)
-    let dry = c.truth("d");
+    // A dry run sends no request. (In Apache 5.5.0, -d has the opposite effect.)
+    let dry = c.is_true("d");
     for address in c.brokers().await? {
         let name = c.admin.broker_config(&address).await?.remove("brokerName").unwrap_or_default();
         if !dry {

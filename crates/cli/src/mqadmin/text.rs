@@ -1,4 +1,4 @@
-//! Values as Java writes them: scripts take them apart.
+//! Values in the notation of Java's mqadmin, because scripts parse its output.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned, civil::DateTime, tz::TimeZone};
 use redstart_wire::remoting::body::{GroupConfig, GroupRetryPolicy, Queue, TopicEntry};
 
-/// The beginning of a text that would break its column.
+/// The first `width` characters of a text.
 pub fn front(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
@@ -31,7 +31,7 @@ pub fn queue(queue: &Queue) -> String {
     )
 }
 
-/// A number with its point, as Java prints a double.
+/// A number as Java's `Double.toString` writes it.
 pub fn double(value: f64) -> String {
     if value != 0.0 && (value.abs() < 1e-3 || value.abs() >= 1e7) {
         let text = format!("{value:E}");
@@ -62,7 +62,7 @@ pub fn topic_config(topic: &TopicEntry) -> String {
     )
 }
 
-/// A group's settings, by Java's names and in the order of its class.
+/// The settings of a group, with Java's names and in the order of Java's class.
 pub fn group_fields(group: &GroupConfig) -> Vec<(&'static str, String)> {
     let extras = &group.extras;
     vec![
@@ -110,7 +110,7 @@ fn retry_policy(policy: Option<&GroupRetryPolicy>) -> String {
     )
 }
 
-/// The name of a version by its number. From 4.0.0 on every release has two, the first for what leads up to it.
+/// The name of a RocketMQ version. From 4.0.0 on every release has two numbers, the first for its snapshot.
 pub fn version(number: i32) -> String {
     const FIRST: i32 = 212;
     const RELEASES: i32 = 200;
@@ -125,15 +125,15 @@ pub fn version(number: i32) -> String {
     format!("V{major}_{minor}_{patch}{}", if after % 2 == 0 { "_SNAPSHOT" } else { "" })
 }
 
-/// Attributes to change: `+key=value,-key`.
+/// Reads changes of attributes: `+key=value,-key`.
 pub fn attributes(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut changes = BTreeMap::new();
     for change in text.split(',').map(str::trim).filter(|change| !change.is_empty()) {
         let (key, value) = match change.split_once('=') {
             Some((key, value)) if key.starts_with('+') && key.len() > 1 && !value.is_empty() => (key, value),
-            Some(_) => bail!("{change:?} is no change of an attribute: to set one, write +key=value"),
+            Some(_) => bail!("{change:?} is not a valid change of an attribute: write +key=value to set one"),
             None if change.starts_with('-') && change.len() > 1 => (change, ""),
-            None => bail!("{change:?} is no change of an attribute: to remove one, write -key"),
+            None => bail!("{change:?} is not a valid change of an attribute: write -key to remove one"),
         };
         if changes.insert(key.to_owned(), value.to_owned()).is_some() {
             bail!("the attribute {key} is changed twice");
@@ -150,17 +150,17 @@ fn time(millis: i64, pattern: &str) -> String {
     local(millis).map_or_else(|| millis.to_string(), |time| time.strftime(pattern).to_string())
 }
 
-/// To the second.
+/// `2026-01-31 12:00:00` in local time.
 pub fn second(millis: i64) -> String {
     time(millis, "%Y-%m-%d %H:%M:%S")
 }
 
-/// To the millisecond, behind a comma.
+/// `2026-01-31 12:00:00,000` in local time.
 pub fn millisecond(millis: i64) -> String {
     time(millis, "%Y-%m-%d %H:%M:%S,%3f")
 }
 
-/// Digits only.
+/// `20260131120000000` in local time.
 pub fn digits(millis: i64) -> String {
     time(millis, "%Y%m%d%H%M%S%3f")
 }
@@ -169,13 +169,13 @@ pub fn now() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// A time of the command line: milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time.
+/// Reads a time: milliseconds since 1970, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time.
 pub fn point_in_time(text: &str) -> anyhow::Result<i64> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);
     }
     let wrong =
-        || format!("{text:?} is no time: it needs milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS");
+        || format!("{text:?} is not a time: write milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS");
     let (seconds, millis) = text.rsplit_once(':').with_context(wrong)?;
     let millis: i16 = millis.parse().ok().filter(|millis| (0..1000).contains(millis)).with_context(wrong)?;
     let time = DateTime::strptime("%Y-%m-%d#%H:%M:%S", seconds).ok().with_context(wrong)?;

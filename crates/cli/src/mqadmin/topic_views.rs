@@ -1,4 +1,4 @@
-//! Topics as they are: where, how full, how busy.
+//! Lists and statistics of topics.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub async fn list(c: &Context) -> Outcome {
     }
     say!(c, "{:<20}  {:<48}  {:<48}", "#Cluster Name", "#Topic", "#Consumer Group");
     for topic in topics.iter().filter(|topic| !is_of_group(topic)) {
-        // A topic may go while the list is read.
+        // A topic may be deleted while the list is printed.
         let (cluster, mut groups) = match c.admin.brokers_of_topic(topic).await {
             Ok(brokers) => match brokers.first() {
                 Some(broker) => (
@@ -91,7 +91,7 @@ pub async fn route(c: &Context) -> Outcome {
 
 pub async fn status(c: &Context) -> Outcome {
     let topic = c.text("t")?;
-    // A topic inside another one has no route of its own: -c names the one that has.
+    // A lite topic has no route of its own: -c names its parent.
     let brokers = c.admin.brokers_of_topic(c.get("c").unwrap_or(topic)).await?;
     let (mut queues, mut per_second) = (Vec::new(), 0.0);
     for broker in brokers {
@@ -142,7 +142,7 @@ pub async fn clusters(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Of the last day, or of as much of it as there is.
+/// The number over the last day, or over as much of it as the broker has run.
 pub fn of_day(statistics: &StatisticsData) -> u64 {
     let sums = [statistics.stats_day.sum, statistics.stats_hour.sum, statistics.stats_minute.sum];
     sums.into_iter().find(|sum| *sum != 0).unwrap_or(0)
@@ -165,7 +165,7 @@ pub async fn statistics(c: &Context) -> Outcome {
         if is_of_group(&topic) || wanted.is_some_and(|wanted| wanted != topic) {
             continue;
         }
-        // As in the original, a topic that cannot be looked at does not end the list.
+        // As with Apache, an error for one topic does not end the list.
         if let Err(error) = of_topic(c, &topic, c.has("a")).await {
             anyhow::ensure!(error.downcast_ref::<std::io::Error>().is_none(), error);
         }

@@ -1,4 +1,4 @@
-//! Making, changing and removing topics.
+//! Creates, changes and deletes topics.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
     text,
 };
 
-/// Queues of a new topic when nobody says how many.
+/// Default number of queues of a new topic.
 const QUEUES: u32 = 8;
 const UNIT: i32 = 1;
 const UNIT_SUBSCRIBED: i32 = 2;
@@ -19,8 +19,8 @@ const READ: u8 = 4;
 
 pub async fn update(c: &Context) -> Outcome {
     let changes = text::attributes(c.get("a").unwrap_or_default())?;
-    let order = c.truth("o");
-    let flag = if c.truth("u") { UNIT } else { 0 } | if c.truth("s") { UNIT_SUBSCRIBED } else { 0 };
+    let order = c.is_true("o");
+    let flag = if c.is_true("u") { UNIT } else { 0 } | if c.is_true("s") { UNIT_SUBSCRIBED } else { 0 };
     let topic = TopicEntry {
         topic_name: c.text("t")?.to_owned(),
         read_queue_nums: c.number_or("r", QUEUES)?,
@@ -69,7 +69,7 @@ async fn broker_name(c: &Context, address: &str) -> anyhow::Result<String> {
     Ok(broker.with_context(|| format!("the name server knows no broker at {address}"))?.name)
 }
 
-/// Puts a broker's queues beside those of others.
+/// Adds a broker to the order configuration of a topic.
 async fn merge_order(admin: &Admin, topic: &str, queues: &str) -> Outcome {
     let old = admin.value(ORDER_NAMESPACE, topic).await?.unwrap_or_default();
     let of_broker =
@@ -142,7 +142,7 @@ pub async fn update_permission(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// Changes nothing but the permission: whether a topic is ordered is not said by its route, and stays.
+/// Changes only the permission. The route does not say whether a topic is ordered, so that flag stays as it is.
 async fn put_permission(c: &Context, address: &str, entry: &TopicEntry) -> Outcome {
     let now = c.admin.topic_config(address, &entry.topic_name).await?;
     let spec = TopicSpec { permission: entry.perm, ..TopicSpec::of(&now) };
@@ -181,7 +181,7 @@ pub async fn update_order(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// The queues of a topic that can be read, as clients count them.
+/// The readable queues of a topic, in the order in which clients number them.
 pub fn readable(topic: &str, route: &TopicRoute) -> Vec<Queue> {
     let mut queues: Vec<Queue> = route
         .queue_datas
@@ -215,7 +215,7 @@ pub async fn allocate(c: &Context) -> Outcome {
     Ok(())
 }
 
-/// What RocketMQ's consumers take by default: runs of the same length, those at the front one longer if need be.
+/// RocketMQ's default allocation of queues: contiguous runs of equal length; the first ones have one queue more if needed.
 fn share(queues: &[Queue], consumers: usize, index: usize) -> &[Queue] {
     let (each, rest) = (queues.len() / consumers, queues.len() % consumers);
     let start = index * each + index.min(rest);

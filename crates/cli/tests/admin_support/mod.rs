@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Somebody else may take a port between the moment it is found free and the moment it is used.
+/// Another process may take a port after it is found free and before it is used.
 const STARTS_MAX: usize = 10;
 
 pub struct Server {

@@ -104,6 +104,11 @@ pub fn broker_config(broker: SocketAddr) -> String {
     ask(broker, 26, "{}")
 }
 
+/// Changes a setting at run time, as `mqadmin updateBrokerConfig` does.
+pub fn update_broker_config(broker: SocketAddr, line: &str) {
+    ask_with(broker, 25, "{}", line);
+}
+
 /// Sends a heartbeat.
 pub fn heartbeat(broker: SocketAddr, body: &str) {
     ask_with(broker, 34, "{}", body);

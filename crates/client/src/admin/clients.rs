@@ -1,4 +1,4 @@
-//! Who is connected.
+//! The connected clients.
 
 use redstart_wire::remoting::{
     Command,

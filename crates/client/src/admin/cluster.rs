@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use redstart_wire::remoting::{
-    Command,
+    CHANGED_KEYS, Command,
     body::{ClusterInfo, KeyValues},
     code,
 };
@@ -83,6 +83,24 @@ impl Admin {
         let answer = self.ask(broker, Command::request(code::GET_BROKER_CONFIG)).await?;
         Ok(properties(&String::from_utf8_lossy(&answer.body)))
     }
+
+    /// The settings of a broker that were changed while it ran, and its cluster's and its own name. Only Redstart tells.
+    pub async fn changed_config(&self, broker: &str) -> Result<ChangedConfig, Error> {
+        let answer = self.ask(broker, Command::request(code::GET_BROKER_CONFIG)).await?;
+        let mut settings = properties(&String::from_utf8_lossy(&answer.body));
+        let keys = answer.fields.get(CHANGED_KEYS).unwrap_or_default();
+        let changed = keys.split(',').filter_map(|key| settings.remove_entry(key)).collect();
+        let mut take = |key| settings.remove(key).unwrap_or_default();
+        Ok(ChangedConfig { cluster: take("brokerClusterName"), broker: take("brokerName"), changed })
+    }
+}
+
+/// What `updateBrokerConfig` has changed on a broker, under RocketMQ's names and in its units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedConfig {
+    pub cluster: String,
+    pub broker: String,
+    pub changed: BTreeMap<String, String>,
 }
 
 fn brokers(info: &ClusterInfo) -> Vec<Broker> {

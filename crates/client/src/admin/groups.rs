@@ -22,7 +22,7 @@ impl Admin {
         self.ask(broker, request).await.map(drop)
     }
 
-    /// Deletes a consumer group on one broker, and where it stands if `clean_offsets`.
+    /// Deletes a consumer group on one broker, and its offsets if `clean_offsets`.
     pub async fn delete_group(&self, broker: &str, group: &str, clean_offsets: bool) -> Result<(), Error> {
         let request = Command::request(code::DELETE_SUBSCRIPTIONGROUP)
             .with_field("groupName", group)

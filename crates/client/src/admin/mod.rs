@@ -1,6 +1,6 @@
-//! What operators ask of a cluster: a name server says which brokers there are, each broker is asked by itself.
+//! Requests of operators to a cluster: a name server lists the brokers, and each broker is asked directly.
 //!
-//! Methods that take a broker's address ask that one; those that do not find the brokers by themselves. Bodies are
+//! Methods that take a broker's address ask that broker; the others find the brokers themselves. Bodies are
 //! RocketMQ's types as `redstart_wire` has them.
 
 mod registry;
@@ -29,7 +29,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use redstart_wire::remoting::{Command, code};
 use tokio::sync::Mutex;
 
-pub use cluster::{Broker, Target};
+pub use cluster::{Broker, ChangedConfig, Target};
 pub use error::Error;
 pub use message::{BodyError, Message};
 pub use messages::KeyQuery;
@@ -48,18 +48,19 @@ pub use registry::ORDER_NAMESPACE;
 pub use running::{ConsumeRates, DirectResult, PopQueueInfo, QueueInfo, RunningInfo};
 pub use upkeep::{BrokerConsumeStats, Cleaning};
 
-use crate::{Connection, connection};
+use crate::{Connection, Credentials, connection};
 
 /// As mqadmin has it.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The group in whose name messages are read: every server knows it, and nobody's offsets stand under it.
+/// The consumer group that messages are read with: every server knows it, and it has no offsets.
 const TOOLS_GROUP: &str = "TOOLS_CONSUMER";
 
-/// An operator's way into a cluster. Connections are opened when they are needed and kept.
+/// Access to a cluster for operators. Connections are opened when they are needed and kept open.
 #[derive(Debug)]
 pub struct Admin {
     names: Vec<String>,
     timeout: Duration,
+    credentials: Option<Credentials>,
     connections: Mutex<HashMap<String, Arc<Connection>>>,
 }
 
@@ -67,12 +68,19 @@ impl Admin {
     /// `names` are the addresses of the name servers, separated by `;`.
     pub fn new(names: &str) -> Admin {
         let names = names.split(';').map(|address| address.trim().to_owned()).filter(|name| !name.is_empty());
-        Admin { names: names.collect(), timeout: TIMEOUT, connections: Mutex::default() }
+        Admin { names: names.collect(), timeout: TIMEOUT, credentials: None, connections: Mutex::default() }
     }
 
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Admin {
         self.timeout = timeout;
+        self
+    }
+
+    /// Signs every request.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: Option<Credentials>) -> Admin {
+        self.credentials = credentials;
         self
     }
 
@@ -133,7 +141,7 @@ impl Admin {
     }
 
     async fn connection(&self, address: &str) -> Result<Arc<Connection>, Error> {
-        // Held while a connection is opened: whoever wants the same one waits for it.
+        // The lock is held while a connection is opened, so that other calls to the same server wait for it.
         let mut connections = self.connections.lock().await;
         if let Some(connection) = connections.get(address) {
             return Ok(connection.clone());
@@ -142,7 +150,7 @@ impl Admin {
             connection::Error::Connect { address, why } => Error::NoBroker { address, why },
             other => Error::Connection(other),
         })?;
-        let connection = Arc::new(connection);
+        let connection = Arc::new(connection.with_credentials(self.credentials.clone()));
         connections.insert(address.to_owned(), connection.clone());
         Ok(connection)
     }

@@ -19,7 +19,7 @@ const SYSTEM_TOPICS: [&str; 9] = [
     "DefaultCluster_REPLY_TOPIC",
 ];
 
-/// Whether a topic is the server's own by its name alone. Topics named for the cluster and its brokers are not told apart
+/// Whether a topic is the server's own by its name alone. Topics named for the cluster and its brokers are not recognized
 /// here: [`super::Admin::is_own_topic`] does that.
 pub fn is_system_topic(topic: &str) -> bool {
     SYSTEM_PREFIXES.iter().any(|prefix| topic.starts_with(prefix)) || SYSTEM_TOPICS.contains(&topic)

@@ -43,7 +43,7 @@ impl Admin {
         self.offset(broker, request).await
     }
 
-    /// Where a group stands in a queue; `None` when it has never said.
+    /// The offset of a group in a queue; `None` when it has stored none.
     pub async fn consumer_offset(
         &self,
         broker: &str,
@@ -60,7 +60,7 @@ impl Admin {
         }
     }
 
-    /// Says where a group stands in a queue. Consumers that are online say otherwise soon after.
+    /// Stores the offset of a group in a queue. Consumers that are online overwrite it soon after.
     pub async fn set_consumer_offset(
         &self,
         broker: &str,
@@ -75,7 +75,7 @@ impl Admin {
         self.ask(broker, request).await.map(drop).map_err(|error| error.about_group(group))
     }
 
-    /// Moves a group in all queues of a topic on one broker to a time, -1 for the end; says where it then stands.
+    /// Resets a group in all queues of a topic on one broker to a time, -1 for the end; returns the new offsets.
     pub async fn reset_offsets(
         &self,
         broker: &str,

@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use super::{Admin, Error, Target, json};
 
-/// Where a group stands on one broker.
+/// The progress of a group on one broker.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ConsumeStats {
     pub per_second: f64,
     pub queues: Vec<(Queue, ConsumeStatsRow)>,
 }
 
-/// Where a group stands in the whole cluster.
+/// The progress of a group in the whole cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Progress {
     pub per_second: f64,
@@ -25,14 +25,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Messages that the group has not done with.
+    /// Messages that the group has not consumed.
     pub fn lag(&self) -> i64 {
         self.queues.iter().map(|(_, row)| row.lag()).sum()
     }
 }
 
 impl Admin {
-    /// Where a group stands on one broker: in one topic, or in all that it has read.
+    /// The progress of a group on one broker: in one topic, or in all that it has consumed.
     pub async fn consume_stats(
         &self,
         broker: &str,
@@ -57,7 +57,7 @@ impl Admin {
         Ok(ConsumeStats { per_second: table.consume_tps, queues })
     }
 
-    /// Where a group stands on all brokers.
+    /// The progress of a group on all brokers.
     pub async fn progress(&self, group: &str, topic: Option<&str>) -> Result<Progress, Error> {
         let mut progress = Progress::default();
         for broker in self.masters(&Target::Everywhere).await? {

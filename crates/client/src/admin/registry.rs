@@ -49,12 +49,12 @@ impl Admin {
         self.ask(broker, request).await.map(drop)
     }
 
-    /// Takes a broker's permission to write away in one name server; says in how many topics.
+    /// Removes a broker's write permission in one name server; returns the number of topics.
     pub async fn wipe_write_permission(&self, address: &str, broker: &str) -> Result<i32, Error> {
         self.permission(address, broker, code::WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount").await
     }
 
-    /// Gives it back.
+    /// Restores a broker's write permission.
     pub async fn add_write_permission(&self, address: &str, broker: &str) -> Result<i32, Error> {
         self.permission(address, broker, code::ADD_WRITE_PERM_OF_BROKER, "addTopicCount").await
     }

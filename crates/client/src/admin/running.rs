@@ -1,4 +1,4 @@
-//! What a consumer says of itself, and messages handed to one by an operator.
+//! The running info of a consumer, and messages that an operator gives to one.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::{Admin, Error, Message, json};
 
-/// The broker passes the question on and gives the consumer ten seconds.
+/// The broker passes the request on to the consumer, which has ten seconds to answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The inside of a consumer.
+/// The running info of a consumer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunningInfo {
     pub properties: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ pub struct ConsumeRates {
     pub consume_failed_msgs: i64,
 }
 
-/// What became of a message that a consumer was handed.
+/// The result of a message that was given to a consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DirectResult {
@@ -112,7 +112,7 @@ struct Body {
 }
 
 impl RunningInfo {
-    /// Whether the consumer has its messages handed to it.
+    /// Whether it is a push consumer.
     pub fn is_push(&self) -> bool {
         self.properties.get("PROP_CONSUME_TYPE").is_some_and(|kind| kind == "CONSUME_PASSIVELY")
     }

@@ -1,3 +1,5 @@
+//! Sending a message to a queue of a topic.
+
 use std::{
     hash::{BuildHasher, RandomState},
     net::Ipv4Addr,
@@ -12,7 +14,7 @@ use super::{Admin, Error, cluster, property, refused};
 
 const PRODUCER_GROUP: &str = "TOOLS_PRODUCER";
 const WRITE: u8 = 2;
-/// Topics that are made by sending are made after this one; here every topic is there already.
+/// The template for topics that a send creates. It has no effect here: every topic exists already.
 const DEFAULT_TOPIC: &str = "TBW102";
 const DEFAULT_QUEUES: u32 = 4;
 
@@ -83,7 +85,7 @@ pub struct Receipt {
     pub broker: String,
     pub queue: i32,
     pub queue_offset: i64,
-    /// By which a delayed message can be taken back.
+    /// The handle with which a delayed message can be recalled.
     pub recall_handle: Option<String>,
 }
 
@@ -186,7 +188,7 @@ fn java_hash(text: &str) -> i32 {
 }
 
 /// The bucket of an input by the jump consistent hash of Lamping and Veach, as RocketMQ's proxy chooses the queue of a
-/// message group: one group has one queue, whoever sends.
+/// message group: all producers choose the same queue for a group.
 fn consistent_hash(input: i64, buckets: usize) -> usize {
     let mut state = input as u64;
     let mut candidate = 0_usize;

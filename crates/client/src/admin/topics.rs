@@ -1,3 +1,5 @@
+//! Topics: create, change, list, delete.
+
 use std::collections::BTreeMap;
 
 use redstart_wire::remoting::{
@@ -11,10 +13,10 @@ use super::{Admin, Broker, Error, Target, cluster, is_system_topic, json};
 
 /// Topics of one answer.
 const PAGE: usize = 2000;
-/// What new topics are made after; servers want the field and look at it only when they make topics by themselves.
+/// The template of new topics. Servers require the field and use it only for topics that they create themselves.
 const DEFAULT_TOPIC: &str = "TBW102";
 
-/// A topic as it shall be.
+/// The wanted configuration of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicSpec {
     pub name: String,

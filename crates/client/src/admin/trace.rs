@@ -1,5 +1,5 @@
-//! What clients say of a message's way. They write it to a topic of its own, many lines to a message: a line ends with
-//! 0x02, its words are separated by 0x01.
+//! Message traces. Clients send them to a topic of its own, many lines in one message: a line ends with 0x02, its words are
+//! separated by 0x01.
 
 use super::{Admin, Error, KeyQuery};
 
@@ -41,7 +41,7 @@ pub struct Trace {
 }
 
 impl Admin {
-    /// The way of a message, in the order of time, out of the trace topic.
+    /// The trace of a message in the order of time, from the trace topic.
     pub async fn trace(&self, query: KeyQuery<'_>) -> Result<Vec<Trace>, Error> {
         let mut traces = Vec::new();
         for message in self.messages_by_key(query).await? {
@@ -55,7 +55,7 @@ impl Admin {
     }
 }
 
-/// The lines of a trace message. What is not understood is left out: clients of other versions write other lines.
+/// The lines of a trace message. Unknown lines are left out: clients of other versions write other lines.
 pub fn read_trace(text: &str, client: &str) -> Vec<Trace> {
     text.split(LINE).filter_map(|line| read_line(line, client)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is asked of a broker now and then: batches of topics and groups, statistics, clearing up.
+//! Occasional requests to a broker: batches of topics and groups, statistics, cleaning.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,15 +14,15 @@ use serde::Deserialize;
 
 use super::{Admin, ConsumeStats, Error, json};
 
-/// All groups of a broker and where they stand.
+/// The progress of all groups of a broker.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BrokerConsumeStats {
-    /// A group and where it stands, in one topic at a time.
+    /// A group and its offsets, one topic after the other.
     pub groups: Vec<(String, ConsumeStats)>,
     pub lag: i64,
 }
 
-/// What a broker can be told to clear up at once.
+/// What a broker can be told to clean at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleaning {
     Queues,
@@ -85,7 +85,7 @@ impl Admin {
         }
     }
 
-    /// Where all groups of a broker stand, or those of ordered topics.
+    /// Offsets of all groups of a broker, or of those of ordered topics.
     pub async fn broker_consume_stats(
         &self,
         broker: &str,

@@ -9,11 +9,11 @@ use super::*;
 use crate::{
     QueueId, QueueKey,
     dedup::{First, Placed},
+    open_transactions::Half,
     record::{
         Blocked, Delivered, PopFact,
-        tests::{group_config, timer, timer_key, topic_config},
+        tests::{group_config, message_ref, timer_key, topic_config},
     },
-    transaction::Half,
 };
 
 /// What happened to one group in one queue.
@@ -21,7 +21,7 @@ use crate::{
 enum Step {
     Pop { visible_at: u64, ordered: bool, levels: bool, delivered: Vec<(u8, u8)>, blocked: Vec<u8> },
     Done(u8),
-    Invisible { offset: u8, visible_at: u64, waiting: bool },
+    Invisible { offset: u8, visible_at: u64, given_back: bool },
     Commit(u8),
     Reset(u8),
 }
@@ -38,11 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
             }
         ),
         any::<u8>().prop_map(Step::Done),
-        (any::<u8>(), 0..1000u64, any::<bool>()).prop_map(|(offset, visible_at, waiting)| Step::Invisible {
-            offset,
-            visible_at,
-            waiting
-        }),
+        (any::<u8>(), 0..1000u64, any::<bool>())
+            .prop_map(|(offset, visible_at, given_back)| Step::Invisible { offset, visible_at, given_back }),
         any::<u8>().prop_map(Step::Commit),
         any::<u8>().prop_map(Step::Reset),
     ]
@@ -75,9 +72,9 @@ fn progress(steps: Vec<Step>) -> Progress {
                 });
             }
             Step::Done(offset) => drop(progress.done(at(offset))),
-            Step::Invisible { offset, visible_at, waiting } => {
+            Step::Invisible { offset, visible_at, given_back } => {
                 let seq = progress.seq;
-                progress.change_invisible(at(offset), seq, Timestamp(visible_at), waiting);
+                progress.change_invisible(at(offset), seq, Timestamp(visible_at), given_back);
             }
             Step::Commit(offset) => drop(progress.commit(at(offset))),
             Step::Reset(offset) => progress.reset(at(offset)),
@@ -90,8 +87,8 @@ fn state() -> impl Strategy<Value = State> {
     let topics = vec((topic_config(), vec(0..1u64 << 40, 0..4)), 0..4);
     let groups = vec(group_config(), 0..4);
     let subscriptions = vec(vec(vec(step(), 0..12), 0..3), 0..4);
-    let timers = vec((timer_key(), timer(), 0..3u8), 0..12);
-    let halves = vec((any::<u64>(), timer(), any::<(u64, Option<u32>, u64, u32)>()), 0..6);
+    let timers = vec((timer_key(), message_ref(), 0..3u8), 0..12);
+    let halves = vec((any::<u64>(), message_ref(), any::<(u64, Option<u32>, u64, u32)>()), 0..6);
     let keys = vec((any::<u128>(), any::<(u32, u64, bool)>(), 1_000..2_000u64), 0..6);
     let setting = proptest::collection::btree_map("[a-z]{1,4}", "\\PC{0,8}", 1..4);
     let settings = proptest::collection::btree_map("[a-z]{1,4}", setting, 0..3);
@@ -115,8 +112,8 @@ fn state() -> impl Strategy<Value = State> {
                 let subscription = Subscription { queues, ..Subscription::default() };
                 state.subscriptions.insert((GroupId(n), TopicId(n)), subscription);
             }
-            for (key, timer, fate) in timers {
-                state.timers.insert(key, timer, SegmentId(0));
+            for (key, message, fate) in timers {
+                state.timers.insert(key, message, SegmentId(0));
                 match fate {
                     1 => drop(state.timers.fired(key)),
                     2 => drop(state.timers.recall(key, SegmentId(0))),
@@ -150,11 +147,11 @@ fn state() -> impl Strategy<Value = State> {
 /// What can be asked of a progress, in words.
 fn asked(progress: &Progress) -> String {
     let flights: Vec<_> = progress.flights().collect();
-    let waiting = progress.locks.as_ref().map(|locks| locks.all_waiting());
+    let blocked = progress.locks.as_ref().map(|locks| locks.all_blocked());
     let ready = progress.locks.as_ref().map(|locks| locks.ready().collect::<Vec<_>>());
     let (low, next) = (progress.low_watermark(), progress.next_visible());
     let (seq, started) = (progress.seq, progress.started);
-    format!("{:?} {flights:?} {waiting:?} {ready:?} {low:?} {next:?} {seq} {started}", progress.cursor)
+    format!("{:?} {flights:?} {blocked:?} {ready:?} {low:?} {next:?} {seq} {started}", progress.cursor)
 }
 
 proptest! {
@@ -207,6 +204,16 @@ proptest! {
         }
         let _ = State::decode(&bytes);
     }
+}
+
+#[test]
+fn a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one() {
+    let mut bytes = State::default().encode();
+    bytes[0] = VERSION + 1;
+    let newer = Malformed::Newer { what: "checkpoint version", found: VERSION + 1 };
+    assert_eq!(State::decode(&bytes).err(), Some(newer));
+    bytes[0] = 0;
+    assert!(State::decode(&bytes).is_err_and(|error| !error.is_newer()));
 }
 
 /// Run by hand: `cargo test --release -p redstart-engine --lib ten_million -- --ignored --nocapture`.

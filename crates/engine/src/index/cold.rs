@@ -15,7 +15,7 @@ pub enum ColdPart {
 }
 
 impl ColdPart {
-    /// Reads the part. Waits for the disk, so not on a thread that others wait for.
+    /// Reads the part. Waits for the disk, so never on the owner thread.
     pub(crate) fn read(self, reader: &dyn Reader) -> Warmed {
         let result = match self {
             ColdPart::Index { segment, at, len } => reader.index_read(segment, at, len),
@@ -100,26 +100,26 @@ pub(crate) struct Access {
     /// Whether a part that is not in memory is reported instead of being read.
     cached_only: Cell<bool>,
     /// Parts that were read for the request which runs now. They are there for it whatever caches have forgotten since.
-    lent: RefCell<Vec<Warmed>>,
+    parts: RefCell<Vec<Warmed>>,
     /// The first part that the request missed.
     missed: Cell<Option<ColdPart>>,
 }
 
 impl Access {
     /// From now on only what is in memory is read, with these parts.
-    pub fn begin_cached(&self, lent: Vec<Warmed>) {
+    pub fn begin_cached(&self, parts: Vec<Warmed>) {
         self.cached_only.set(true);
         self.missed.set(None);
-        self.lent.replace(lent);
+        self.parts.replace(parts);
     }
 
     /// Reads may wait again. Gives the parts back, with the first one that was missed.
     pub fn end_cached(&self) -> (Vec<Warmed>, Option<ColdPart>) {
         self.cached_only.set(false);
-        (self.lent.take(), self.missed.take())
+        (self.parts.take(), self.missed.take())
     }
 
-    /// The request has got somewhere without the part that it missed.
+    /// The request has a result without the part that it missed.
     pub fn forget_missed(&self) {
         self.missed.set(None);
     }
@@ -128,7 +128,7 @@ impl Access {
         if !self.cached_only.get() {
             return Ok(part.read(reader).result?);
         }
-        if let Some(warmed) = self.lent.borrow().iter().find(|warmed| warmed.part == part) {
+        if let Some(warmed) = self.parts.borrow().iter().find(|warmed| warmed.part == part) {
             return Ok(warmed.again()?);
         }
         if let Some(bytes) = part.read_if_cached(reader)? {

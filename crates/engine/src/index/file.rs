@@ -20,8 +20,9 @@ use super::{LiveIndex, live::LiveRun};
 use crate::{
     Entry, QueueKey, QueueOffset, Timestamp,
     codec::{Malformed, Put, Take},
+    message_ref::MessageRef,
     record::{put_queue, put_timer_key, take_queue, take_timer_key},
-    timer::{Timer, TimerKey},
+    timer::TimerKey,
 };
 
 const MAGIC: &[u8; 4] = b"RSIX";
@@ -29,7 +30,7 @@ const VERSION: u8 = 1;
 pub(crate) const HEADER_LEN: usize = 72;
 const DIRECTORY_ITEM_LEN: usize = 28;
 const KEY_LEN: usize = 16;
-const TIMER_LEN: usize = 16 + Timer::LEN;
+const TIMER_LEN: usize = 16 + MessageRef::LEN;
 
 pub(crate) const ENTRIES_PER_BLOCK: u64 = 128;
 pub(crate) const ENTRY_BLOCK_LEN: u64 = ENTRIES_PER_BLOCK * Entry::LEN as u64 + 4;
@@ -109,9 +110,9 @@ pub(crate) fn build(segment: SegmentId, live: &LiveIndex) -> Vec<u8> {
     let timers_at = out.len() as u64;
     let mut timers = live.timers.clone();
     timers.sort_unstable_by_key(|(key, _)| *key);
-    for (key, timer) in &timers {
+    for (key, message) in &timers {
         put_timer_key(*key, &mut out);
-        timer.encode(&mut out);
+        message.encode(&mut out);
     }
     put_crc(timers_at, &mut out);
 
@@ -147,10 +148,10 @@ fn put_crc(from: u64, out: &mut Vec<u8>) {
 
 /// The bytes before the crc at the end, if it is right.
 fn checked<'a>(bytes: &'a [u8], what: &'static str) -> Result<Take<'a>, Malformed> {
-    let split = bytes.len().checked_sub(4).ok_or(Malformed { what })?;
+    let split = bytes.len().checked_sub(4).ok_or(Malformed::Damaged { what })?;
     let (content, crc) = bytes.split_at(split);
     if crc32c::crc32c(content).to_le_bytes() != crc {
-        return Err(Malformed { what });
+        return Err(Malformed::Damaged { what });
     }
     Ok(Take::new(content, what))
 }
@@ -247,11 +248,11 @@ pub(crate) fn decode_keys(bytes: &[u8]) -> Result<Vec<(u64, Position)>, Malforme
     Ok(keys)
 }
 
-pub(crate) fn decode_timers(bytes: &[u8]) -> Result<Vec<(TimerKey, Timer)>, Malformed> {
+pub(crate) fn decode_timers(bytes: &[u8]) -> Result<Vec<(TimerKey, MessageRef)>, Malformed> {
     let mut take = checked(bytes, "index timers")?;
     let mut timers = Vec::with_capacity(bytes.len() / TIMER_LEN);
     while !take.is_empty() {
-        timers.push((take_timer_key(&mut take)?, Timer::decode(&mut take)?));
+        timers.push((take_timer_key(&mut take)?, MessageRef::decode(&mut take)?));
     }
     Ok(timers)
 }

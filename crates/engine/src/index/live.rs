@@ -2,9 +2,7 @@ use redstart_log::Position;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Entry, QueueKey, QueueOffset, Timestamp,
-    record::KeyHashes,
-    timer::{Timer, TimerKey},
+    Entry, QueueKey, QueueOffset, Timestamp, message_ref::MessageRef, record::KeyHashes, timer::TimerKey,
 };
 
 /// The index of a segment that is still in memory.
@@ -14,7 +12,7 @@ pub(crate) struct LiveIndex {
     /// (hash, record position), in the order they came.
     pub keys: Vec<(u64, Position)>,
     /// Timers whose record is in this segment.
-    pub timers: Vec<(TimerKey, Timer)>,
+    pub timers: Vec<(TimerKey, MessageRef)>,
     pub oldest: Option<Timestamp>,
     pub newest: Option<Timestamp>,
 }

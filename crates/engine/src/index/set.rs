@@ -1,3 +1,5 @@
+//! The indexes of all segments: which are in memory, which on disk, and how their parts are read.
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +19,10 @@ use super::{
 use crate::{
     Entry, QueueKey, QueueOffset, Timestamp,
     codec::Malformed,
+    message_ref::MessageRef,
     queue::Queue,
     record::{FetchError, Fetched, Proof, checked, size_of_record},
-    timer::{Timer, TimerKey},
+    timer::TimerKey,
 };
 
 /// 1,024 blocks of 128 entries: 4 MiB.
@@ -75,7 +78,7 @@ impl From<Failed> for IndexError {
     }
 }
 
-type TimerList = Vec<(TimerKey, Timer)>;
+type TimerList = Vec<(TimerKey, MessageRef)>;
 
 /// The indexes of all segments, in memory or on disk.
 pub(crate) struct Indexes {
@@ -161,8 +164,8 @@ impl Indexes {
         self.record(position, size)
     }
 
-    /// Takes over a part that was read apart. Parts other than entries stay in the system's memory only, and damaged
-    /// ones are left for the next read to report.
+    /// Caches a part that a job has read. Parts other than entries stay in the system's page cache only, and damaged ones are
+    /// left for the next read to report.
     pub fn warm(&self, warmed: &Warmed) {
         if let (ColdPart::Index { segment, at, .. }, Ok(bytes)) = (warmed.part, &warmed.result)
             && let Ok(entries) = file::decode_entries(bytes)
@@ -197,7 +200,7 @@ impl Indexes {
         Ok((runs, timers))
     }
 
-    pub fn timers(&self, segment: SegmentId) -> Result<Vec<(TimerKey, Timer)>, IndexError> {
+    pub fn timers(&self, segment: SegmentId) -> Result<Vec<(TimerKey, MessageRef)>, IndexError> {
         if let Some(live) = self.live.get(&segment) {
             return Ok(live.timers.clone());
         }
@@ -276,7 +279,7 @@ impl Indexes {
         self.live.remove(&segment).map(Arc::unwrap_or_clone)
     }
 
-    /// The index file of `segment` has been written: memory lets go of it.
+    /// The index file of `segment` has been written: its index in memory is dropped.
     pub fn sealed(&mut self, segment: SegmentId, bytes: &[u8]) -> Result<(), IndexError> {
         let header = bytes.get(..file::HEADER_LEN).unwrap_or(&[]);
         let header =

@@ -1,3 +1,5 @@
+//! How far a group has got in a queue.
+
 use crate::{
     QueueOffset,
     codec::{Malformed, Put, Take},
@@ -8,6 +10,8 @@ pub(crate) const LEVELS: u8 = 10;
 
 /// The first offset a group has not been given. Topics with priorities have one for each level, because a message
 /// of a high level overtakes those of lower levels.
+///
+/// Layout: u8 0 and an offset u64, or u8 1 and ten offsets u64, one for each level from 0 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cursor {
     Single(QueueOffset),

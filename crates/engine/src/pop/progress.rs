@@ -1,9 +1,11 @@
+//! The place of one group in one queue.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
 };
 
-use super::{Cursor, locks::Locks};
+use super::{Cursor, group_locks::GroupLocks};
 use crate::{
     QueueOffset, Timestamp,
     codec::{Malformed, Put, Take},
@@ -14,10 +16,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flight {
     pub visible_at: Timestamp,
-    /// Which receive attempt holds it; a client that lost the answer may ask for the same again.
+    /// Hash of the receive attempt that delivered it last; a client that lost the answer may ask for the same again.
     pub attempt_tag: u64,
     /// Number of its current receipt.
     pub seq: u64,
+    /// Hash of its message group, which is locked for an ordered group; in a retry topic, the topic it was sent to.
     pub lock: u32,
     /// Deliveries so far.
     pub attempt: u16,
@@ -26,7 +29,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// No consumer has been given it: it only waited for a lock, or its deliveries did not count.
+    /// No delivery of it has counted: it was only blocked by a lock, or was given back uncounted.
     pub fn is_new(&self) -> bool {
         self.attempt == 0
     }
@@ -36,22 +39,34 @@ impl Flight {
 #[repr(u8)]
 pub(crate) enum FlightState {
     /// A consumer has it until `visible_at`.
-    Held = 0,
-    /// The consumer gave it back; it comes again at `visible_at`.
-    Waiting = 1,
-    /// Its dead letter is being written.
-    Dying = 2,
+    WithConsumer = 0,
+    /// It was given back, and is delivered again from `visible_at` on.
+    GivenBack = 1,
+    /// A decision that ends it has been proposed and is not yet durable: its dead letter, or its way to the retry topic.
+    Ending = 2,
 }
 
-/// Where one group stands in one queue.
+/// The place of one group in one queue.
+///
+/// Layout in a checkpoint:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | cursor | 9 or 81 | see [`Cursor`] |
+/// | seq | u64 | number of the next receipt |
+/// | flights | u32, then 40 bytes each | offset u64, visible at u64, attempt tag u64, receipt number u64, lock u32, attempt u16, priority u8, u8 1 if given back |
+/// | flags | u8 | 1 ordered, 2 started, 4 last used by a consumer that pulls |
+/// | blocked | u32, then 12 bytes each | offset u64, lock u32 |
+///
+/// No flight is ending while a checkpoint is made: that begins only when no decision is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub cursor: Cursor,
     flights: BTreeMap<QueueOffset, Flight>,
-    /// Flights by the time they become visible; not the dying ones.
+    /// Flights by the time they become visible; not the ending ones.
     due: BTreeSet<(Timestamp, QueueOffset)>,
     /// Only while the group consumes in order.
-    pub locks: Option<Box<Locks>>,
+    pub locks: Option<Box<GroupLocks>>,
     /// Number of the next receipt.
     pub seq: u64,
     /// The group has consumed this queue: not only others of the same topic.
@@ -59,8 +74,8 @@ pub(crate) struct Progress {
     /// A consumer that pulls was the last to go on here. It does not ask for messages in flight: when their time is out
     /// they go to the group's retry topic.
     pub pulled: bool,
-    /// A search ended because too much is in flight: it goes on when one message is done. Not kept over a start.
-    pub full: bool,
+    /// A search ended at the limit of flights: it goes on when one message is done. Not kept over a start.
+    pub flights_full: bool,
 }
 
 impl Progress {
@@ -76,8 +91,8 @@ impl Progress {
     /// The consumer offset: everything below it is done.
     pub fn low_watermark(&self) -> QueueOffset {
         let flight = self.flights.keys().next().copied();
-        let waiting = self.locks.as_ref().and_then(|locks| locks.first_waiting());
-        [flight, waiting].into_iter().flatten().fold(self.cursor.low(), QueueOffset::min)
+        let blocked = self.locks.as_ref().and_then(|locks| locks.first_blocked());
+        [flight, blocked].into_iter().flatten().fold(self.cursor.low(), QueueOffset::min)
     }
 
     pub fn flights(&self) -> impl Iterator<Item = (QueueOffset, &Flight)> {
@@ -88,7 +103,7 @@ impl Progress {
         self.flights.len()
     }
 
-    /// In flight, without those that only waited for a lock.
+    /// In flight, without those that were only blocked.
     pub fn delivered(&self) -> usize {
         self.flights.values().filter(|flight| flight.attempt > 0).count()
     }
@@ -97,10 +112,10 @@ impl Progress {
         self.flights.get(&offset)
     }
 
-    /// Handed out before, and neither in flight nor waiting now.
+    /// Passed by the cursor, and neither in flight nor blocked.
     pub fn is_done(&self, offset: QueueOffset) -> bool {
-        let waits = || self.locks.as_ref().is_some_and(|locks| locks.is_waiting(offset));
-        offset < self.cursor.high() && !self.flights.contains_key(&offset) && !waits()
+        let blocked = || self.locks.as_ref().is_some_and(|locks| locks.is_blocked(offset));
+        offset < self.cursor.high() && !self.flights.contains_key(&offset) && !blocked()
     }
 
     /// Offsets whose time is out, in order of time.
@@ -108,7 +123,7 @@ impl Progress {
         self.due.range(..=(now, QueueOffset(u64::MAX))).map(|(_, offset)| *offset)
     }
 
-    /// When something becomes visible after `now`. What is visible already and was not delivered waits for something else.
+    /// When something becomes visible after `now`. What is visible already and was not delivered needs another event.
     pub fn next_visible_after(&self, now: Timestamp) -> Option<Timestamp> {
         self.due.range((now, QueueOffset(u64::MAX))..).map(|(at, _)| *at).find(|at| *at > now)
     }
@@ -123,16 +138,16 @@ impl Progress {
         match (ordered, self.locks.take()) {
             (true, Some(locks)) => self.locks = Some(locks),
             (true, None) => {
-                let mut locks = Locks::default();
+                let mut locks = GroupLocks::default();
                 for (offset, flight) in &self.flights {
-                    locks.fly(flight.lock, *offset);
+                    locks.delivered(flight.lock, *offset);
                 }
                 self.locks = Some(Box::new(locks));
             }
             (false, None) => {}
-            // What waited for a lock is delivered like a retry that is due.
+            // What was blocked is delivered like a retry that is due.
             (false, Some(locks)) => {
-                for (offset, lock) in locks.dissolve() {
+                for (offset, lock) in locks.into_blocked() {
                     let flight = Flight {
                         visible_at: Timestamp(0),
                         attempt_tag: 0,
@@ -140,7 +155,7 @@ impl Progress {
                         lock,
                         attempt: 0,
                         priority: 0,
-                        state: FlightState::Waiting,
+                        state: FlightState::GivenBack,
                     };
                     self.put_flight(offset, flight);
                 }
@@ -166,11 +181,11 @@ impl Progress {
                 lock: delivered.lock,
                 attempt: delivered.attempt,
                 priority: delivered.priority,
-                state: FlightState::Held,
+                state: FlightState::WithConsumer,
             };
             self.put_flight(delivered.offset, flight);
             if let Some(locks) = &mut self.locks {
-                locks.fly(delivered.lock, delivered.offset);
+                locks.delivered(delivered.lock, delivered.offset);
             }
         }
         if let Some(locks) = &mut self.locks {
@@ -186,23 +201,29 @@ impl Progress {
         let Some(flight) = self.flights.remove(&offset) else { return false };
         self.due.remove(&(flight.visible_at, offset));
         if let Some(locks) = &mut self.locks {
-            locks.land(flight.lock, offset);
+            locks.done(flight.lock, offset);
         }
         true
     }
 
-    /// The delivery of a message that is in flight did not count.
-    pub fn forgive(&mut self, offset: QueueOffset) {
+    /// The last delivery of a message in flight does not count as an attempt.
+    pub fn uncount(&mut self, offset: QueueOffset) {
         if let Some(flight) = self.flights.get_mut(&offset) {
             flight.attempt = flight.attempt.saturating_sub(1);
         }
     }
 
-    pub fn change_invisible(&mut self, offset: QueueOffset, seq: u64, visible_at: Timestamp, waiting: bool) {
+    pub fn change_invisible(
+        &mut self,
+        offset: QueueOffset,
+        seq: u64,
+        visible_at: Timestamp,
+        given_back: bool,
+    ) {
         let Some(mut flight) = self.flights.get(&offset).copied() else { return };
         flight.visible_at = visible_at;
         flight.seq = seq;
-        flight.state = if waiting { FlightState::Waiting } else { FlightState::Held };
+        flight.state = if given_back { FlightState::GivenBack } else { FlightState::WithConsumer };
         self.seq = self.seq.max(seq.wrapping_add(1));
         self.put_flight(offset, flight);
     }
@@ -224,14 +245,14 @@ impl Progress {
         moved
     }
 
-    /// Its dead letter has been proposed (or, with `false`, that was refused): nobody gets it meanwhile.
-    pub fn set_dying(&mut self, offset: QueueOffset, dying: bool) {
+    /// A decision that ends the flight has been proposed, or, with `false`, refused. No consumer gets it meanwhile.
+    pub fn set_ending(&mut self, offset: QueueOffset, ending: bool) {
         let Some(flight) = self.flights.get_mut(&offset) else { return };
-        if dying {
-            flight.state = FlightState::Dying;
+        if ending {
+            flight.state = FlightState::Ending;
             self.due.remove(&(flight.visible_at, offset));
-        } else if flight.state == FlightState::Dying {
-            flight.state = FlightState::Waiting;
+        } else if flight.state == FlightState::Ending {
+            flight.state = FlightState::GivenBack;
             self.due.insert((flight.visible_at, offset));
         }
     }
@@ -244,7 +265,7 @@ impl Progress {
 
     /// A pull consumer stores where it goes on: what it has met on its way there is done. That is everything before `to`
     /// from the place where it began, see [`Progress::pulls_from`]. Other messages in flight stay there.
-    /// Says whether one was in flight, so that others which waited for it may come now.
+    /// Says whether one was in flight, so that others which were blocked by it may come now.
     pub fn commit(&mut self, to: QueueOffset) -> bool {
         let (low, back, ordered) = (self.cursor.low(), to < self.cursor.high(), self.locks.is_some());
         let met = |at: QueueOffset| at < to && (ordered || at >= low);
@@ -256,16 +277,16 @@ impl Progress {
         self.cursor.reset(to);
         self.started = true;
         self.pulled = true;
-        self.full &= !dropped;
+        self.flights_full &= !dropped;
         dropped
     }
 
-    /// An operator moves the group. What consumers hold of the range moved over is taken from them; what waits for a
-    /// retry still comes. What waits there for a lock is skipped, or met again.
+    /// An operator moves the group. Messages of the range moved over that are with a consumer are taken from it; those given
+    /// back are delivered all the same. Blocked ones are skipped, or met again.
     pub fn reset(&mut self, to: QueueOffset) {
         let back = to < self.cursor.high();
         self.drop_flights(|at, flight| {
-            (at >= to) == back && (flight.is_new() || flight.state == FlightState::Held)
+            (at >= to) == back && (flight.is_new() || flight.state == FlightState::WithConsumer)
         });
         match &mut self.locks {
             Some(locks) if back => locks.forget_from(to),
@@ -278,7 +299,7 @@ impl Progress {
 
     /// What has a decision under way stays: that decision ends it, also when it is read back.
     fn drop_flights(&mut self, drops: impl Fn(QueueOffset, &Flight) -> bool) -> bool {
-        let drops = |at, flight: &Flight| flight.state != FlightState::Dying && drops(at, flight);
+        let drops = |at, flight: &Flight| flight.state != FlightState::Ending && drops(at, flight);
         let dropped: Vec<QueueOffset> =
             self.flights().filter(|(at, flight)| drops(*at, flight)).map(|(at, _)| at).collect();
         let mut any = false;
@@ -300,14 +321,14 @@ impl Progress {
         self.pulled && self.locks.is_none() && offset < self.cursor.low()
     }
 
-    /// Messages below `min` are gone from the log. Says whether one of them was in flight, so that others which waited for
-    /// it may come now.
+    /// Messages below `min` are gone from the log. Says whether one of them was in flight, so that others which were
+    /// blocked by it may come now.
     pub fn raise_to(&mut self, min: QueueOffset) -> bool {
         let mut released = false;
         while let Some(offset) = self.flights.keys().next().copied().filter(|first| *first < min) {
             released |= self.done(offset);
         }
-        self.full &= !released;
+        self.flights_full &= !released;
         if let Some(locks) = &mut self.locks {
             locks.forget_before(min);
         }
@@ -337,13 +358,13 @@ impl Progress {
             out.put_u32(flight.lock);
             out.put_u16(flight.attempt);
             out.put_u8(flight.priority);
-            out.put_u8(u8::from(flight.state == FlightState::Waiting));
+            out.put_u8(u8::from(flight.state == FlightState::GivenBack));
         }
         let flags = [self.locks.is_some(), self.started, self.pulled];
         out.put_u8(flags.iter().enumerate().fold(0, |bits, (n, flag)| bits | (u8::from(*flag) << n)));
-        let waiting = self.locks.as_ref().map(|locks| locks.all_waiting()).unwrap_or_default();
-        out.put_u32(waiting.len() as u32);
-        for (offset, lock) in waiting {
+        let blocked = self.locks.as_ref().map(|locks| locks.all_blocked()).unwrap_or_default();
+        out.put_u32(blocked.len() as u32);
+        for (offset, lock) in blocked {
             out.put_u64(offset.0);
             out.put_u32(lock);
         }
@@ -361,7 +382,7 @@ impl Progress {
                 lock: take.u32()?,
                 attempt: take.u16()?,
                 priority: take.u8()?,
-                state: if take.u8()? == 1 { FlightState::Waiting } else { FlightState::Held },
+                state: if take.u8()? == 1 { FlightState::GivenBack } else { FlightState::WithConsumer },
             };
             progress.put_flight(offset, flight);
         }

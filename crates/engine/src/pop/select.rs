@@ -1,3 +1,5 @@
+//! Picks the messages that a receive gets out of one queue. Changes nothing.
+
 use std::cmp::Reverse;
 
 use super::{Cursor, Flight, FlightState, Progress, cursor::LEVELS};
@@ -21,7 +23,7 @@ pub(crate) enum Passes {
     Later,
     /// Not decided: the read failed, and another may succeed.
     Unreadable,
-    /// Proven to be lost: nobody can be given it.
+    /// Proven to be lost: it can never be delivered.
     Lost(Proof),
     /// Not decided: the message is not in memory, and the caller does not wait for the disk.
     Cold(ColdPart),
@@ -82,7 +84,7 @@ pub(crate) struct Selected {
     /// The search ended before a part that is not in memory.
     pub cold: Option<ColdPart>,
     /// The search ended because no further message may go into flight before one is done.
-    pub full: bool,
+    pub flights_full: bool,
 }
 
 /// Picks what a group gets next out of one queue. Changes nothing.
@@ -118,12 +120,13 @@ struct Selection<'a, S> {
 }
 
 impl<S: Source> Selection<'_, S> {
-    fn full(&self) -> bool {
+    /// The answer has as many messages as were asked for.
+    fn is_enough(&self) -> bool {
         self.budget.messages == 0
     }
 
     /// One more may go into flight.
-    fn room(&self) -> bool {
+    fn may_fly(&self) -> bool {
         self.progress.in_flight() + self.out.delivered.len() < self.rules.flights_max
     }
 
@@ -133,7 +136,7 @@ impl<S: Source> Selection<'_, S> {
         self.out.delivered.push((delivered, None));
     }
 
-    /// Delivers what has timed out, or gives it up.
+    /// Delivers again what has timed out, unless its attempts are used up.
     fn retry(&mut self, offset: QueueOffset, flight: &Flight) {
         if u32::from(flight.attempt) >= self.rules.attempts_max {
             self.out.exhausted.push(offset);
@@ -153,15 +156,15 @@ impl<S: Source> Selection<'_, S> {
         self.out.delivered.push((delivered, Some(*entry)));
     }
 
-    /// Says whether there was room.
-    fn deliver_if_room(&mut self, offset: QueueOffset, entry: &Entry) -> bool {
-        let room = self.room();
-        if room {
+    /// Delivers unless the limit of flights is reached. Says whether it did.
+    fn deliver_if_may_fly(&mut self, offset: QueueOffset, entry: &Entry) -> bool {
+        let may_fly = self.may_fly();
+        if may_fly {
             self.deliver(offset, entry);
         } else {
-            self.out.full = true;
+            self.out.flights_full = true;
         }
-        room
+        may_fly
     }
 
     /// Delivers what has timed out and is among `these`.
@@ -172,7 +175,7 @@ impl<S: Source> Selection<'_, S> {
                 && flight.seq < self.rules.retries_before
                 && these(flight)
             {
-                if self.full() {
+                if self.is_enough() {
                     self.out.more = true;
                     return;
                 }
@@ -206,7 +209,7 @@ impl<S: Source> Selection<'_, S> {
                 if next >= self.end {
                     break;
                 }
-                if self.full() || self.budget.entries == 0 {
+                if self.is_enough() || self.budget.entries == 0 {
                     self.out.more = true;
                     return Ok(next);
                 }
@@ -241,7 +244,7 @@ impl<S: Source> Selection<'_, S> {
 
     fn ahead(&mut self) -> Result<(), IndexError> {
         let from = self.progress.cursor.low();
-        let next = self.scan(from, |_| false, Self::deliver_if_room)?;
+        let next = self.scan(from, |_| false, Self::deliver_if_may_fly)?;
         if next != from {
             self.out.cursors.push((0, next));
         }
@@ -268,8 +271,9 @@ impl<S: Source> Selection<'_, S> {
             let mut next = from;
             // Given back before a consumer saw it: it has its place among the new ones of its level.
             self.expired(|flight| flight.is_new() && level_of(flight.priority) == level);
-            if !self.full() {
-                next = self.scan(from, |entry| level_of(entry.priority) != level, Self::deliver_if_room)?;
+            if !self.is_enough() {
+                next =
+                    self.scan(from, |entry| level_of(entry.priority) != level, Self::deliver_if_may_fly)?;
                 moved |= next != from;
             }
             cursors.push((level, next));
@@ -287,24 +291,24 @@ impl<S: Source> Selection<'_, S> {
         }
         let progress = self.progress;
         for (offset, flight) in progress.flights() {
-            if self.full() {
+            if self.is_enough() {
                 return;
             }
-            let held = flight.state == FlightState::Held && flight.visible_at > self.rules.now;
-            if held && flight.attempt_tag == self.rules.attempt_tag && self.may_deliver(flight.lock) {
+            let current = flight.state == FlightState::WithConsumer && flight.visible_at > self.rules.now;
+            if current && flight.attempt_tag == self.rules.attempt_tag && self.may_deliver(flight.lock) {
                 self.deliver_again(offset, flight, flight.attempt);
             }
         }
     }
 
-    /// Timed-out messages, in queue order; one whose predecessor in the message group is still held must wait.
+    /// Timed-out messages, in queue order; none whose predecessor in the message group is still in flight elsewhere.
     fn expired_in_order(&mut self) {
         let progress = self.progress;
         let Some(locks) = &progress.locks else { return };
         let mut expired: Vec<QueueOffset> = progress.expired(self.rules.now).collect();
         expired.sort_unstable();
         for offset in expired {
-            if self.full() {
+            if self.is_enough() {
                 self.out.more = true;
                 return;
             }
@@ -329,20 +333,20 @@ impl<S: Source> Selection<'_, S> {
         self.out.delivered.iter().any(|(delivered, _)| delivered.lock == lock)
     }
 
-    /// Messages that waited for a lock which is now free.
+    /// Blocked messages whose message group is free now.
     fn unlocked(&mut self) {
         let Some(locks) = &self.progress.locks else { return };
         for (_, lock) in locks.ready() {
-            for offset in locks.waiting(lock) {
+            for offset in locks.blocked(lock) {
                 if !self.may_deliver(lock) {
                     break;
                 }
-                if self.full() {
+                if self.is_enough() {
                     self.out.more = true;
                     return;
                 }
-                if !self.room() {
-                    self.out.full = true;
+                if !self.may_fly() {
+                    self.out.flights_full = true;
                     return;
                 }
                 let delivered = Delivered { offset, attempt: 1, lock, priority: 0 };
@@ -366,14 +370,14 @@ impl<S: Source> Selection<'_, S> {
                     && !this.out.blocked.iter().any(|blocked| blocked.lock == lock)
                     && locks.is_free(lock);
                 let free = locks.is_free(lock) && !this.delivers_lock(lock);
-                if (ours || free) && this.deliver_if_room(offset, entry) {
+                if (ours || free) && this.deliver_if_may_fly(offset, entry) {
                     return true;
                 }
-                let room = locks.blocked() + this.out.blocked.len() < this.rules.blocked_max;
-                if room {
+                let may_block = locks.blocked_count() + this.out.blocked.len() < this.rules.blocked_max;
+                if may_block {
                     this.out.blocked.push(Blocked { offset, lock });
                 }
-                room
+                may_block
             },
         )?;
         let cursor = &self.progress.cursor;

@@ -3,13 +3,15 @@
 use redstart_log::Position;
 use std::time::Duration;
 
-use super::put_record;
+use super::{put_record, unknown_kind};
 use crate::{
     Entry, GroupConfig, GroupId, GroupName, Message, QueueId, QueueKey, QueueOffset, Timestamp, TopicConfig,
     TopicId, TopicName,
     codec::{Malformed, Put, Take},
     message::{self, DEDUP_KEY, MessageView},
-    timer::{Timer, TimerKey},
+    message_ref::MessageRef,
+    pop::FlightKey,
+    timer::TimerKey,
 };
 
 const MESSAGE: u8 = 1;
@@ -23,13 +25,36 @@ const RECALL: u8 = 8;
 const SEND_BACK: u8 = 9;
 const SETTING: u8 = 10;
 const LEFT_BEHIND: u8 = 11;
+pub(super) const KINDS: std::ops::RangeInclusive<u8> = MESSAGE..=LEFT_BEHIND;
 
-/// What a decision changes: everything that `State::apply` needs, and no body.
+const LINK_LEN: usize = 64;
+
+/// What a decision changes: everything that [`Apply`](crate::apply::Apply) needs, and no body.
+///
+/// Layout of the record's body, by kind:
+///
+/// | kind | decision | body |
+/// |---|---|---|
+/// | 1 | stored | see [`StoredRecord`] |
+/// | 2 | link, barrier | u32 count, then the links; none for a barrier |
+/// | 3 | transaction end | id u64, then [`TransactionEnd`] |
+/// | 4 | topic put | id u32, name, [`TopicConfig`] |
+/// | 5 | topic delete | id u32 |
+/// | 6 | group put | id u32, name, [`GroupConfig`] |
+/// | 7 | group delete | id u32 |
+/// | 8 | recall | timer key |
+/// | 9 | send back | due u64, [`MessageRef`] |
+/// | 10 | setting | namespace, key, u8 1 if there is a value or 0, value |
+/// | 11 | send back of a flight left behind | [`FlightKey`], due u64, [`MessageRef`] |
+///
+/// Names, keys and values are a u32 length and UTF-8.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision {
     Stored(Stored),
-    /// Delayed messages that are due get their place.
+    /// Delayed messages that are due get their place. Not empty.
     Link(Vec<Link>),
+    /// Changes nothing. Its outcome means that everything before it is durable. Stored as a link record without links.
+    Barrier,
     TransactionEnd {
         id: Position,
         end: TransactionEnd,
@@ -55,14 +80,14 @@ pub(crate) enum Decision {
         key: TimerKey,
     },
     /// A message comes again through the group's retry topic, without a second copy of its body: a consumer that pulls
-    /// handed it back, or it is `left` from a consumer that received it.
+    /// sent it back, or it is the flight `left` behind by a consumer that received it, which ends with this.
     SendBack {
         due: Timestamp,
-        timer: Timer,
+        message: MessageRef,
         id: Position,
-        left: Option<Left>,
+        left: Option<FlightKey>,
     },
-    /// A small value of an operator's; without one it is removed.
+    /// An operator's setting; without a value it is removed.
     Setting {
         namespace: String,
         key: String,
@@ -70,15 +95,10 @@ pub(crate) enum Decision {
     },
 }
 
-/// A message in flight that the group's consumers do not ask for any more: done in its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Left {
-    pub group: GroupId,
-    pub queue: QueueKey,
-    pub offset: QueueOffset,
-}
-
 /// How a transaction ended, and where its message goes.
+///
+/// Layout, by the first byte: u8 0 rolled back; u8 1 visible, queue key, queue offset u64, entry; u8 2 delayed, due u64,
+/// message reference.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TransactionEnd {
     Rollback,
@@ -90,7 +110,7 @@ pub(crate) enum TransactionEnd {
     /// Committed, but to be delivered later.
     Delayed {
         due: Timestamp,
-        timer: Timer,
+        message: MessageRef,
     },
 }
 
@@ -115,15 +135,13 @@ pub(crate) struct Stored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Send,
-    /// The message gave up its last attempt for `group`: stored in the dead-letter topic and done in its queue.
-    /// `held` says that it was in flight for the group, which ends with this.
+    /// The last attempt of the message for the group is over: stored in the dead-letter topic and done in its queue.
+    /// `in_flight` says that it was in flight for the group, which ends with this.
     DeadLetter {
-        group: GroupId,
-        queue: QueueKey,
-        offset: QueueOffset,
-        held: bool,
+        flight: FlightKey,
+        in_flight: bool,
     },
-    /// Copied forward because its segment is about to go; `id` is the position it was first stored at.
+    /// Copied forward because its segment is about to be removed; `id` is the position it was first stored at.
     Relocated {
         id: Position,
     },
@@ -148,6 +166,8 @@ pub(crate) struct KeyHashes {
 }
 
 /// A due message and its place.
+///
+/// Layout, 64 bytes: timer key, queue key, queue offset u64, entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Link {
     pub key: TimerKey,
@@ -166,6 +186,18 @@ pub(crate) fn dedup_hash(topic: TopicId, key: &str) -> u128 {
 }
 
 /// A message record as it is read back.
+///
+/// Layout:
+///
+/// | field | size | |
+/// |---|---|---|
+/// | cause | u8 | 0 sent, 1 dead letter, 2 copied forward |
+/// | of a dead letter | 21 | [`FlightKey`], u8 1 if it was in flight |
+/// | of a copy | u64 | position at which the message was first stored |
+/// | queue | u32, u32 | topic and queue it is stored for |
+/// | placement | u8, u64 | 0 visible and its queue offset, 1 delayed and 0, 2 half and ms until the first check |
+/// | stored at | u64 | |
+/// | message | | see [`message::encode`] |
 #[derive(Debug)]
 pub(crate) struct StoredRecord<'a> {
     pub cause: Cause,
@@ -174,8 +206,6 @@ pub(crate) struct StoredRecord<'a> {
     pub stored_at: Timestamp,
     pub message: MessageView<'a>,
 }
-
-const NO_GROUP: GroupId = GroupId(u32::MAX);
 
 /// Encodes a message record and describes it. The position is relative to the payload until the frame is appended.
 pub(crate) fn put_message(
@@ -221,8 +251,10 @@ pub(crate) fn put_message(
 
 impl<'a> StoredRecord<'a> {
     pub fn decode(kind: u8, take: &mut Take<'a>) -> Result<StoredRecord<'a>, Malformed> {
-        if kind != MESSAGE {
-            return Err(take.malformed());
+        match kind {
+            MESSAGE => {}
+            _ if super::is_known_kind(kind) => return Err(take.malformed()),
+            _ => return Err(unknown_kind(kind)),
         }
         let cause = take_cause(take)?;
         let queue = take_queue(take)?;
@@ -276,6 +308,7 @@ impl Decision {
                     link.entry.encode(out);
                 }
             }),
+            Decision::Barrier => put_record(out, LINK, |out| out.put_u32(0)),
             Decision::TransactionEnd { id, end } => put_record(out, TRANSACTION_END, |out| {
                 out.put_u64(id.0);
                 end.encode(out);
@@ -293,16 +326,14 @@ impl Decision {
             }),
             Decision::GroupDelete { id } => put_record(out, GROUP_DELETE, |out| out.put_u32(id.0)),
             Decision::Recall { key } => put_record(out, RECALL, |out| put_timer_key(*key, out)),
-            Decision::SendBack { due, timer, id: _, left } => {
+            Decision::SendBack { due, message, id: _, left } => {
                 let kind = if left.is_some() { LEFT_BEHIND } else { SEND_BACK };
                 put_record(out, kind, |out| {
                     if let Some(left) = left {
-                        out.put_u32(left.group.0);
-                        put_queue(left.queue, out);
-                        out.put_u64(left.offset.0);
+                        put_flight(*left, out);
                     }
                     out.put_u64(due.0);
-                    timer.encode(out);
+                    message.encode(out);
                 })
             }
             Decision::Setting { namespace, key, value } => put_record(out, SETTING, |out| {
@@ -324,7 +355,10 @@ impl Decision {
             MESSAGE => {
                 return Ok(Decision::Stored(StoredRecord::decode(kind, take)?.describe(position, size)));
             }
-            LINK => Decision::Link((0..take.count(64)?).map(|_| take_link(take)).collect::<Result<_, _>>()?),
+            LINK => match take.count(LINK_LEN)? {
+                0 => Decision::Barrier,
+                count => Decision::Link((0..count).map(|_| take_link(take)).collect::<Result<_, _>>()?),
+            },
             TRANSACTION_END => {
                 Decision::TransactionEnd { id: Position(take.u64()?), end: TransactionEnd::decode(take)? }
             }
@@ -342,23 +376,16 @@ impl Decision {
             GROUP_DELETE => Decision::GroupDelete { id: GroupId(take.u32()?) },
             RECALL => Decision::Recall { key: take_timer_key(take)? },
             SEND_BACK | LEFT_BEHIND => {
-                let left = match kind {
-                    LEFT_BEHIND => Some(Left {
-                        group: GroupId(take.u32()?),
-                        queue: take_queue(take)?,
-                        offset: QueueOffset(take.u64()?),
-                    }),
-                    _ => None,
-                };
-                let (due, timer) = (Timestamp(take.u64()?), Timer::decode(take)?);
-                Decision::SendBack { due, timer, id: position, left }
+                let left = if kind == LEFT_BEHIND { Some(take_flight(take)?) } else { None };
+                let (due, message) = (Timestamp(take.u64()?), MessageRef::decode(take)?);
+                Decision::SendBack { due, message, id: position, left }
             }
             SETTING => {
                 let (namespace, key) = (take.str()?.to_owned(), take.str()?.to_owned());
                 let (is_set, value) = (take.u8()? != 0, take.str()?.to_owned());
                 Decision::Setting { namespace, key, value: is_set.then_some(value) }
             }
-            _ => return Err(take.malformed()),
+            _ => return Err(unknown_kind(kind)),
         };
         take.end()?;
         Ok(decision)
@@ -375,10 +402,10 @@ impl TransactionEnd {
                 out.put_u64(offset.0);
                 entry.encode(out);
             }
-            TransactionEnd::Delayed { due, timer } => {
+            TransactionEnd::Delayed { due, message } => {
                 out.put_u8(2);
                 out.put_u64(due.0);
-                timer.encode(out);
+                message.encode(out);
             }
         }
     }
@@ -391,40 +418,31 @@ impl TransactionEnd {
                 offset: QueueOffset(take.u64()?),
                 entry: Entry::decode(take)?,
             },
-            2 => TransactionEnd::Delayed { due: Timestamp(take.u64()?), timer: Timer::decode(take)? },
+            2 => TransactionEnd::Delayed { due: Timestamp(take.u64()?), message: MessageRef::decode(take)? },
             _ => return Err(take.malformed()),
         })
     }
 }
 
 fn put_cause(cause: Cause, out: &mut Vec<u8>) {
-    let (kind, group, queue, value) = match cause {
-        Cause::Send => (0, NO_GROUP, QueueKey::default(), 0),
-        Cause::DeadLetter { group, queue, offset, .. } => (1, group, queue, offset.0),
-        Cause::Relocated { id } => (2, NO_GROUP, QueueKey::default(), id.0),
-    };
-    out.put_u8(kind);
-    if kind == 1 {
-        out.put_u32(group.0);
-        put_queue(queue, out);
-    }
-    if kind != 0 {
-        out.put_u64(value);
-    }
-    if let Cause::DeadLetter { held, .. } = cause {
-        out.put_u8(u8::from(held));
+    match cause {
+        Cause::Send => out.put_u8(0),
+        Cause::DeadLetter { flight, in_flight } => {
+            out.put_u8(1);
+            put_flight(flight, out);
+            out.put_u8(u8::from(in_flight));
+        }
+        Cause::Relocated { id } => {
+            out.put_u8(2);
+            out.put_u64(id.0);
+        }
     }
 }
 
 fn take_cause(take: &mut Take<'_>) -> Result<Cause, Malformed> {
     Ok(match take.u8()? {
         0 => Cause::Send,
-        1 => Cause::DeadLetter {
-            group: GroupId(take.u32()?),
-            queue: take_queue(take)?,
-            offset: QueueOffset(take.u64()?),
-            held: take.u8()? != 0,
-        },
+        1 => Cause::DeadLetter { flight: take_flight(take)?, in_flight: take.u8()? != 0 },
         2 => Cause::Relocated { id: Position(take.u64()?) },
         _ => return Err(take.malformed()),
     })
@@ -446,6 +464,16 @@ pub(crate) fn put_queue(queue: QueueKey, out: &mut Vec<u8>) {
 
 pub(crate) fn take_queue(take: &mut Take<'_>) -> Result<QueueKey, Malformed> {
     Ok(QueueKey { topic: TopicId(take.u32()?), queue: QueueId(take.u32()?) })
+}
+
+fn put_flight(flight: FlightKey, out: &mut Vec<u8>) {
+    out.put_u32(flight.group.0);
+    put_queue(flight.queue, out);
+    out.put_u64(flight.offset.0);
+}
+
+fn take_flight(take: &mut Take<'_>) -> Result<FlightKey, Malformed> {
+    Ok(FlightKey { group: GroupId(take.u32()?), queue: take_queue(take)?, offset: QueueOffset(take.u64()?) })
 }
 
 pub(crate) fn put_timer_key(key: TimerKey, out: &mut Vec<u8>) {

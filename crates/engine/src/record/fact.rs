@@ -1,11 +1,11 @@
-//! Facts: what was delivered and what became of it. They take effect at once and are logged behind; to lose one is at
-//! worst a redelivery. A fact names explicit offsets, so replaying it never decides anew.
+//! Facts: what was delivered and what became of it. They take effect at once and are logged afterwards; the loss of one
+//! is at worst a redelivery. A fact names explicit offsets, so replaying it never decides anew.
 
 use redstart_log::Position;
 
 use super::{
     decision::{put_queue, take_queue},
-    put_record,
+    put_record, unknown_kind,
 };
 use crate::{
     GroupId, QueueKey, QueueOffset, Timestamp, TopicId,
@@ -19,7 +19,21 @@ const OFFSET: u8 = 67;
 const RESET: u8 = 68;
 const CHECKED: u8 = 69;
 const SUBSCRIBED: u8 = 70;
+pub(super) const KINDS: std::ops::RangeInclusive<u8> = POP..=SUBSCRIBED;
 
+/// Something that has taken effect already.
+///
+/// Layout of the record's body, by kind:
+///
+/// | kind | fact | body |
+/// |---|---|---|
+/// | 64 | pop | see [`PopFact`] |
+/// | 65 | ack | group u32, queue key, reason u8, u32 count, then offsets u64 |
+/// | 66 | invisible | group u32, queue key, offset u64, receipt number u64, visible at u64, flags u8 (1 given back, 2 uncounted) |
+/// | 67 | offset | group u32, queue key, offset u64 |
+/// | 68 | reset | group u32, queue key, offset u64 |
+/// | 69 | checked | transaction id u64, checks u32, next check u64 |
+/// | 70 | subscribed | group u32, topic u32, u32 count, then offsets u64 |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fact {
     Pop(PopFact),
@@ -29,16 +43,16 @@ pub(crate) enum Fact {
         reason: AckReason,
         offsets: Vec<QueueOffset>,
     },
-    /// A delivery's invisible time was changed; `seq` is the number its receipt now carries. `waiting` means the
-    /// consumer gave the message back; `suspended`, that this was no failure and the delivery does not count.
+    /// A delivery's invisible time was changed; `seq` is the number its receipt now carries. `given_back` means
+    /// that the consumer gave the message back; `uncounted`, that this was no failure and the delivery does not count.
     Invisible {
         group: GroupId,
         queue: QueueKey,
         offset: QueueOffset,
         seq: u64,
         visible_at: Timestamp,
-        waiting: bool,
-        suspended: bool,
+        given_back: bool,
+        uncounted: bool,
     },
     /// A pull consumer stored its progress.
     Offset {
@@ -71,11 +85,20 @@ pub(crate) enum Fact {
 #[repr(u8)]
 pub(crate) enum AckReason {
     Consumed = 0,
-    /// Its body is gone or damaged: it cannot be delivered to anyone.
+    /// Its body is gone or damaged: it can never be delivered.
     Unreadable = 1,
 }
 
 /// One pop out of one queue.
+///
+/// Layout: group u32, queue key, visible at u64, attempt tag u64, client (u32 length and UTF-8), ordered u8, number of the
+/// first receipt u64, then three lists, each a u32 count and its items:
+///
+/// | list | item |
+/// |---|---|
+/// | cursors | level u8, next offset u64 |
+/// | delivered | offset u64, attempt u16, lock u32, priority u8 |
+/// | blocked | offset u64, lock u32 |
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PopFact {
     pub group: GroupId,
@@ -87,10 +110,10 @@ pub(crate) struct PopFact {
     pub ordered: bool,
     /// Number of the first delivery's receipt; the others follow.
     pub seq: u64,
-    /// Where the cursors stand now: (priority level, next offset).
+    /// The new cursors: (priority level, next offset).
     pub cursors: Vec<(u8, QueueOffset)>,
     pub delivered: Vec<Delivered>,
-    /// Passed over because their message group is locked.
+    /// Their message group is locked.
     pub blocked: Vec<Blocked>,
 }
 
@@ -118,14 +141,14 @@ impl Fact {
                 out.put_u8(*reason as u8);
                 put_offsets(offsets, out);
             }),
-            Fact::Invisible { group, queue, offset, seq, visible_at, waiting, suspended } => {
+            Fact::Invisible { group, queue, offset, seq, visible_at, given_back, uncounted } => {
                 put_record(out, INVISIBLE, |out| {
                     out.put_u32(group.0);
                     put_queue(*queue, out);
                     out.put_u64(offset.0);
                     out.put_u64(*seq);
                     out.put_u64(visible_at.0);
-                    out.put_u8(u8::from(*waiting) | (u8::from(*suspended) << 1));
+                    out.put_u8(u8::from(*given_back) | (u8::from(*uncounted) << 1));
                 })
             }
             Fact::Offset { group, queue, offset } => put_record(out, OFFSET, |out| {
@@ -168,8 +191,8 @@ impl Fact {
                 let (group, queue) = (GroupId(take.u32()?), take_queue(take)?);
                 let (offset, seq) = (QueueOffset(take.u64()?), take.u64()?);
                 let (visible_at, flags) = (Timestamp(take.u64()?), take.u8()?);
-                let (waiting, suspended) = (flags & 1 != 0, flags & 2 != 0);
-                Fact::Invisible { group, queue, offset, seq, visible_at, waiting, suspended }
+                let (given_back, uncounted) = (flags & 1 != 0, flags & 2 != 0);
+                Fact::Invisible { group, queue, offset, seq, visible_at, given_back, uncounted }
             }
             OFFSET => Fact::Offset {
                 group: GroupId(take.u32()?),
@@ -189,7 +212,7 @@ impl Fact {
                 topic: TopicId(take.u32()?),
                 offsets: take_offsets(take)?,
             },
-            _ => return Err(take.malformed()),
+            _ => return Err(unknown_kind(kind)),
         };
         take.end()?;
         Ok(fact)

@@ -59,6 +59,8 @@ impl FetchError {
     pub fn proof(&self) -> Option<Proof> {
         let (position, loss) = match self {
             FetchError::Read(ReadError::Io { .. }) => return None,
+            // The message is sound; a version that knows its kind can serve it.
+            FetchError::Malformed { source, .. } if source.is_newer() => return None,
             FetchError::Read(ReadError::Removed(position)) => (position, Loss::Removed),
             // Only what is durable is ever read, so a position beyond the end belongs to bytes that the log has lost.
             FetchError::Read(
@@ -91,9 +93,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_a_newer_version_is_not_taken_for_a_damaged_one() {
+        let source = Malformed::Newer { what: "record kind", found: 63 };
+        let error = FetchError::Malformed { position: Position(7), source };
+        assert_eq!(error.proof(), None, "{error}");
+    }
+
+    #[test]
     fn damage_and_removal_are_proven_by_their_errors() {
         let position = Position(7);
-        let malformed = Malformed { what: "record" };
+        let malformed = Malformed::Damaged { what: "record" };
         let cases = [
             (FetchError::Read(ReadError::Removed(position)), Loss::Removed),
             (FetchError::Read(ReadError::OutOfRange { position, len: 9 }), Loss::Damaged),

@@ -1,7 +1,8 @@
 //! What the log's frames hold.
 //!
-//! A frame's payload is a run of records: first the delivery facts, then the decisions. Each record carries its own
-//! checksum, so that one message can be read and checked without its frame.
+//! A frame's payload is a run of records, facts and decisions in the order in which they were made. Each record carries
+//! its own checksum, so that one message can be read and checked without its frame. A record has no version: a new layout
+//! is a new kind, and a kind that is not known means a newer version, not damage.
 //!
 //! | field | size | |
 //! |---|---|---|
@@ -20,8 +21,8 @@ use bytes::Bytes;
 use redstart_log::{Block, Position, ReadError, Reader};
 
 pub(crate) use decision::{
-    Cause, Decision, KeyHashes, Left, Link, Placement, Stored, StoredRecord, TransactionEnd, dedup_hash,
-    key_hash, put_message, put_queue, put_timer_key, take_queue, take_timer_key,
+    Cause, Decision, KeyHashes, Link, Placement, Stored, StoredRecord, TransactionEnd, dedup_hash, key_hash,
+    put_message, put_queue, put_timer_key, take_queue, take_timer_key,
 };
 pub(crate) use fact::{AckReason, Blocked, Delivered, Fact, PopFact};
 pub use loss::{FetchError, Loss, Proof};
@@ -62,8 +63,8 @@ pub(crate) struct Located {
     pub record: Record,
 }
 
-/// Decodes a frame's payload. The frame's checksum has been verified, so an error means a writer's bug or a format
-/// this build does not know; it is still only an error.
+/// Decodes a frame's payload. The frame's checksum has been verified, so an error means a writer's bug or a kind of record
+/// that this version does not know; it is still only an error.
 pub(crate) fn decode_payload(
     payload: &[u8],
     base: Position,
@@ -90,6 +91,14 @@ pub(crate) fn decode_payload(
         }
         Some(located)
     })
+}
+
+fn is_known_kind(kind: u8) -> bool {
+    decision::KINDS.contains(&kind) || fact::KINDS.contains(&kind)
+}
+
+fn unknown_kind(kind: u8) -> Malformed {
+    Malformed::Newer { what: "record kind", found: kind }
 }
 
 /// Splits off the first record: kind, body, whole length.
@@ -128,13 +137,12 @@ pub fn fetch_if_cached(
 /// Bytes between two records that are read along rather than with a call of their own.
 const NEIGHBOUR_GAP: u64 = 1 << 10;
 const NEIGHBOURS_BYTES_MAX: u64 = 256 << 10;
-/// So many records, not further from each other than this on average, are likely to have some between them that others
-/// will read.
+/// With so many records, not further from each other than this on average, the bytes between them are likely to be read
+/// soon, too.
 const MANY: usize = 8;
 const SPREAD_MAX: u64 = 16 << 10;
 
-/// Reads and checks many records, in their order: those that lie beside each other with one read. Each is seen with its
-/// number.
+/// Reads and checks many records, in their order: neighbours with one read. `see` gets each with its number.
 pub fn fetch_each(
     reader: &dyn Reader,
     places: &[(Position, u32)],
@@ -203,7 +211,7 @@ fn fetch_run(
             }
             continue;
         }
-        // Alone, or not to be had together: the log may have been cut between them, or memory holds only some.
+        // Single, or not readable together: the log may have been cut between them, or only some are in memory.
         for n in run {
             let (position, size) = places[n];
             let len = size as usize;
@@ -319,7 +327,7 @@ impl<B: AsRef<[u8]>> Fetched<B> {
         self.record.as_ref().len() as u32
     }
 
-    /// Looks at the whole record once, for those who need more than one part of it.
+    /// Decodes the whole record once, for a caller that needs more than one part of it.
     pub fn open(&self) -> Result<Opened<'_>, FetchError> {
         let stored = self.stored()?;
         Ok(Opened { home: stored.queue, message_type: type_of(&stored), message: stored.message })

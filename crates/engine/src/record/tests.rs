@@ -8,8 +8,8 @@ use redstart_log::{Log, MemoryLog};
 use super::*;
 use crate::{
     Entry, GroupConfig, GroupId, GroupName, Message, MessageType, Permission, QueueId, QueueKey, QueueOffset,
-    RetryPolicy, Timestamp, TopicConfig, TopicId, TopicName,
-    timer::{Timer, TimerKey, TimerState},
+    RetryPolicy, Timestamp, TopicConfig, TopicId, TopicName, message_ref::MessageRef, pop::FlightKey,
+    timer::TimerKey,
 };
 
 fn queue() -> impl Strategy<Value = QueueKey> {
@@ -50,17 +50,8 @@ pub(crate) fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
-pub(crate) fn timer() -> impl Strategy<Value = Timer> {
-    (queue(), entry()).prop_map(|(queue, entry)| Timer {
-        queue,
-        position: entry.position,
-        size: entry.size,
-        tag_hash: entry.tag_hash,
-        group_hash: entry.group_hash,
-        attempt: entry.attempt,
-        priority: entry.priority,
-        state: TimerState::Waiting,
-    })
+pub(crate) fn message_ref() -> impl Strategy<Value = MessageRef> {
+    (queue(), entry()).prop_map(|(queue, entry)| MessageRef::moved(entry, queue, entry.attempt))
 }
 
 pub(crate) fn timer_key() -> impl Strategy<Value = TimerKey> {
@@ -123,10 +114,11 @@ fn decision() -> impl Strategy<Value = Decision> {
             offset,
             entry
         }),
-        (time(), timer()).prop_map(|(due, timer)| TransactionEnd::Delayed { due, timer }),
+        (time(), message_ref()).prop_map(|(due, message)| TransactionEnd::Delayed { due, message }),
     ];
     prop_oneof![
-        vec(link, 0..4).prop_map(Decision::Link),
+        vec(link, 1..4).prop_map(Decision::Link),
+        Just(Decision::Barrier),
         (position(), end).prop_map(|(id, end)| Decision::TransactionEnd { id, end }),
         (any::<u32>(), name, topic_config()).prop_map(|(id, name, config)| Decision::TopicPut {
             id: TopicId(id),
@@ -144,9 +136,9 @@ fn decision() -> impl Strategy<Value = Decision> {
         // The position of a send-back is its own: it is not written.
         ("[a-z]{0,8}", "[a-z]{0,8}", option::of("\\PC{0,20}"))
             .prop_map(|(namespace, key, value)| Decision::Setting { namespace, key, value }),
-        (time(), timer(), option::of((group(), queue(), offset()))).prop_map(|(due, timer, left)| {
-            let left = left.map(|(group, queue, offset)| Left { group, queue, offset });
-            Decision::SendBack { due, timer, id: Position(0), left }
+        (time(), message_ref(), option::of((group(), queue(), offset()))).prop_map(|(due, message, left)| {
+            let left = left.map(|(group, queue, offset)| FlightKey { group, queue, offset });
+            Decision::SendBack { due, message, id: Position(0), left }
         }),
     ]
 }
@@ -195,14 +187,14 @@ fn fact() -> impl Strategy<Value = Fact> {
             offsets
         }),
         (group(), queue(), offset(), any::<(u64, bool, bool)>(), time()).prop_map(
-            |(group, queue, offset, (seq, waiting, suspended), visible_at)| Fact::Invisible {
+            |(group, queue, offset, (seq, given_back, uncounted), visible_at)| Fact::Invisible {
                 group,
                 queue,
                 offset,
                 seq,
                 visible_at,
-                waiting,
-                suspended
+                given_back,
+                uncounted
             }
         ),
         (group(), queue(), offset()).prop_map(|(group, queue, offset)| Fact::Offset { group, queue, offset }),
@@ -251,8 +243,9 @@ fn message() -> impl Strategy<Value = Message> {
 fn cause() -> impl Strategy<Value = Cause> {
     prop_oneof![
         Just(Cause::Send),
-        (group(), queue(), offset(), any::<bool>())
-            .prop_map(|(group, queue, offset, held)| Cause::DeadLetter { group, queue, offset, held }),
+        (group(), queue(), offset(), any::<bool>()).prop_map(|(group, queue, offset, in_flight)| {
+            Cause::DeadLetter { flight: FlightKey { group, queue, offset }, in_flight }
+        }),
         position().prop_map(|id| Cause::Relocated { id }),
     ]
 }
@@ -304,8 +297,8 @@ proptest! {
         for decision in decisions {
             let (at, _) = decision.put(&mut payload);
             let placed = match decision {
-                Decision::SendBack { due, timer, left, .. } => {
-                    Decision::SendBack { due, timer, id: Position(at as u64), left }
+                Decision::SendBack { due, message, left, .. } => {
+                    Decision::SendBack { due, message, id: Position(at as u64), left }
                 }
                 other => other,
             };

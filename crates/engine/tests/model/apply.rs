@@ -14,7 +14,7 @@ impl Reference {
             self.apply(proposal, &mut outcomes)?;
         }
         match outcomes.next() {
-            Some(extra) => Err(format!("an outcome nobody waits for: {extra:?}")),
+            Some(extra) => Err(format!("an outcome of no proposal: {extra:?}")),
             None => Ok(()),
         }
     }
@@ -107,7 +107,7 @@ impl Reference {
             Visibility::Visible(QueueOffset(offset as u64))
         };
         if let Some(dead) = store.dead
-            && self.flight_mut(dead).is_some_and(|flight| flight.dying)
+            && self.flight_mut(dead).is_some_and(|flight| flight.ending)
         {
             self.finish(dead);
         }

@@ -42,7 +42,7 @@ pub struct Harness {
     appended: VecDeque<Index>,
     jobs: Vec<JobDone>,
     pub messages_sent: usize,
-    /// Every receipt that was ever handed out, for later use and misuse.
+    /// Every receipt that was ever given to a consumer, for later use and misuse.
     pub receipts: Vec<Receipt>,
 }
 
@@ -111,7 +111,8 @@ impl Harness {
         }
         for (group, ordered, retries) in [(0, false, 3), (1, true, 2), (2, false, 0)] {
             let steps_ms = vec![1_000, 10_000];
-            self.step(&Op::PutGroup { group, ordered, retries, steps_ms, enabled: true })?;
+            let from = (group == 1).then_some(ConsumeFrom::Earliest);
+            self.step(&Op::PutGroup { group, ordered, retries, steps_ms, enabled: true, from })?;
         }
         self.flush()
     }
@@ -134,14 +135,14 @@ impl Harness {
                 self.put_topic(topic_name(*topic), config)?;
             }
             Op::DeleteTopic { topic } => self.delete_topic(topic_name(*topic))?,
-            Op::PutGroup { group, ordered, retries, steps_ms, enabled } => {
+            Op::PutGroup { group, ordered, retries, steps_ms, enabled, from } => {
                 let steps = steps_ms.iter().map(|ms| Duration::from_millis(*ms)).collect();
                 let config = GroupConfig {
                     enabled: *enabled,
                     ordered: *ordered,
                     retries_max: *retries,
                     retry: RetryPolicy::Ladder(steps),
-                    ..GroupConfig::default()
+                    attributes: from.iter().map(|from| (CONSUME_FROM.to_owned(), from.to_string())).collect(),
                 };
                 self.put_group(group_name(*group), config)?;
             }
@@ -210,7 +211,7 @@ impl Harness {
     pub fn submit(&mut self) -> Check {
         let index = match self.engine.submit(self.now()) {
             Ok(index) => index,
-            Err((_, told)) => return self.withdraw(told),
+            Err((_, outcomes)) => return self.withdraw(outcomes),
         };
         if let Some(index) = index {
             self.appended.push_back(index);
@@ -229,13 +230,13 @@ impl Harness {
         match result {
             Ok(None) => Ok(()),
             Ok(Some(index)) => Err(format!("frame {index} was not refused")),
-            Err((_, told)) => self.withdraw(told),
+            Err((_, outcomes)) => self.withdraw(outcomes),
         }
     }
 
-    /// The log refused the frame: whoever waits for a decision is told, and nothing of it happened.
-    fn withdraw(&mut self, told: Vec<(Ticket, Outcome)>) -> Check {
-        let told: Vec<Ticket> = told
+    /// The log refused the frame: each of its decisions has the outcome, and none took effect.
+    fn withdraw(&mut self, outcomes: Vec<(Ticket, Outcome)>) -> Check {
+        let refused: Vec<Ticket> = outcomes
             .into_iter()
             .map(|(ticket, outcome)| match outcome {
                 Outcome::Refused(_) => Ok(ticket),
@@ -243,8 +244,8 @@ impl Harness {
             })
             .collect::<Result<_, _>>()?;
         let expected = self.reference.withdraw();
-        if told != expected {
-            return Err(format!("told {told:?}, expected {expected:?}"));
+        if refused != expected {
+            return Err(format!("refused {refused:?}, expected {expected:?}"));
         }
         Ok(())
     }
@@ -265,7 +266,7 @@ impl Harness {
         self.reference.topics.iter().map(|topic| topic.queues.iter().map(Vec::len).collect()).collect()
     }
 
-    /// A queue that gained a message is named, so that nobody waits in vain.
+    /// A queue that gained a message is named, so that the receives which wait for it are woken.
     fn check_wakes(&mut self, before: &[Vec<usize>]) -> Check {
         let wakes = self.engine.take_wakes();
         for (n, topic) in self.reference.topics.iter().enumerate().filter(|(_, topic)| topic.alive) {
@@ -276,7 +277,7 @@ impl Harness {
                     .iter()
                     .any(|key| Some(key.topic) == topic.id && key.queue.0 as usize == queue);
                 if entries.len() > had && !woken {
-                    return Err(format!("nobody is woken for {} queue {queue}", topic.name));
+                    return Err(format!("no receive is woken for {} queue {queue}", topic.name));
                 }
             }
         }

@@ -4,15 +4,15 @@ use redstart_engine::*;
 use redstart_log::Position;
 
 use super::{
+    progress::{Flight, Place},
     reference::*,
-    standing::{Flight, Place},
 };
 
 impl Reference {
     /// Proposes everything that is due; returns the transactions to be asked about, with the number of the question.
     pub fn tick(&mut self) -> Vec<(Position, u32)> {
         self.fire();
-        self.bury();
+        self.end_final_attempts();
         self.check_transactions()
     }
 
@@ -43,17 +43,17 @@ impl Reference {
         let mut found = Vec::new();
         for ((group, topic), subscription) in &self.subscriptions {
             let max = self.groups[*group].config.attempts_max();
-            for (queue, standing) in subscription.queues.iter().enumerate() {
-                let Some(standing) = standing else { continue };
-                for (at, offset, attempt) in standing.left_behind(self.now) {
+            for (queue, progress) in subscription.queues.iter().enumerate() {
+                let Some(progress) = progress else { continue };
+                for (at, offset, attempt) in progress.left_behind(self.now) {
                     if u32::from(attempt) < max {
                         let dead = Dead { group: *group, topic: *topic, queue: queue as u32, offset };
                         found.push((at, dead, attempt));
                     }
                 }
-                for (offset, flight) in standing.flights() {
+                for (offset, flight) in progress.flights() {
                     let over = flight.visible_at <= self.now && u32::from(flight.attempt) >= max;
-                    if over && !flight.dying {
+                    if over && !flight.ending {
                         let dead = Dead { group: *group, topic: *topic, queue: queue as u32, offset };
                         found.push((flight.visible_at, dead, flight.attempt));
                     }
@@ -66,7 +66,7 @@ impl Reference {
 
     /// Moves exhausted messages to the dead letters of their group, or has the topic for these made; those left behind go
     /// to the retry topic likewise.
-    pub fn bury(&mut self) {
+    pub fn end_final_attempts(&mut self) {
         for (_, dead, attempts) in self.unasked_for() {
             if u32::from(attempts) >= self.groups[dead.group].config.attempts_max() {
                 self.dead_letter(None, dead, attempts, "retries exhausted");
@@ -83,10 +83,10 @@ impl Reference {
         let (message, attempt) = (entry.message, attempts.max(entry.attempt));
         let (due, phase) = (self.now, Phase::Waiting);
         let timer = Timer { due, topic: to, queue: 0, message, attempt, phase, key: None };
-        let place = &mut self.standing_mut(left.group, left.topic, left.queue).places[left.offset];
+        let place = &mut self.progress_mut(left.group, left.topic, left.queue).places[left.offset];
         match place {
-            Place::Flight(flight) => flight.dying = true,
-            _ => *place = Place::Flight(Flight::passed_over()),
+            Place::Flight(flight) => flight.ending = true,
+            _ => *place = Place::Flight(Flight::blocked()),
         }
         self.propose(None, What::SendBack { timer, left: Some(left) });
     }
@@ -133,7 +133,7 @@ impl Reference {
             after: None,
         };
         if let Some(flight) = self.flight_mut(dead) {
-            flight.dying = true;
+            flight.ending = true;
         }
         self.propose(ticket, What::Store(Box::new(store)));
         true

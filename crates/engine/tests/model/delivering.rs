@@ -8,8 +8,8 @@ use super::{
     check::{Check, Harness, Next, group_name, picked, same_refusal, topic_name},
     offsets::first_at,
     ops::{Choice, From, PopOp},
+    progress::{Given, LEVELS, Part, Place, Progress, Rules, Seen},
     reference::*,
-    standing::{Given, LEVELS, Part, Place, Rules, Seen, Standing},
 };
 
 /// How a delivery's invisible time is changed.
@@ -61,6 +61,7 @@ impl Harness {
             attempt: attempt.as_deref(),
             client: "model",
             start: match op.start {
+                From::Configured => Start::Configured,
                 From::Earliest => Start::Earliest,
                 From::Latest => Start::Latest,
                 From::Ago(ms) => Start::At(Timestamp(now.saturating_sub(ms))),
@@ -103,7 +104,7 @@ impl Harness {
             return Ok(next);
         }
         self.receipts.extend(popped.deliveries.iter().map(|delivery| delivery.receipt));
-        self.reference.bury();
+        self.reference.end_final_attempts();
         self.check_next_visible(group, topic, popped.next_visible)?;
         Ok(next)
     }
@@ -114,12 +115,18 @@ impl Harness {
         let known = reference.subscriptions.contains_key(&(group, topic));
         let queues = if known { 0 } else { reference.readable(topic) };
         let now = reference.now;
+        let from_earliest = reference.groups[group]
+            .config
+            .attributes
+            .get(CONSUME_FROM)
+            .is_some_and(|from| from == "earliest");
         let starts: Vec<usize> = (0..queues)
             .map(|queue| {
                 let entries = reference.entries(topic, queue);
                 match start {
+                    From::Configured if from_earliest => 0,
                     From::Earliest => 0,
-                    From::Latest => entries.len(),
+                    From::Configured | From::Latest => entries.len(),
                     From::Ago(ms) => first_at(entries, now.saturating_sub(ms)),
                 }
             })
@@ -127,7 +134,7 @@ impl Harness {
         let subscription = reference.subscriptions.entry((group, topic)).or_default();
         subscription.popped = true;
         if !known {
-            subscription.queues = starts.into_iter().map(|at| Some(Standing::starting_at(at))).collect();
+            subscription.queues = starts.into_iter().map(|at| Some(Progress::starting_at(at))).collect();
         }
     }
 
@@ -176,14 +183,14 @@ impl Harness {
     ) -> Result<Next, String> {
         let readable = self.reference.readable(topic);
         let seen: Vec<Vec<Seen>> = (0..readable).map(|queue| self.seen(topic, queue, op.filter)).collect();
-        let standings: Vec<Standing> =
-            (0..readable).map(|queue| self.reference.standing_mut(group, topic, queue).clone()).collect();
+        let progresses: Vec<Progress> =
+            (0..readable).map(|queue| self.reference.progress_mut(group, topic, queue).clone()).collect();
         let (first, count) = match op.queue {
             Some(queue) => (queue..queue + 1, 1),
             None if rules.by_priority => (0..1, readable),
             None => (0..readable, readable),
         };
-        let mut outcomes: Vec<Vec<Standing>> = Vec::new();
+        let mut outcomes: Vec<Vec<Progress>> = Vec::new();
         let mut refusal = String::new();
         for start in first {
             let queues = (0..count).map(|n| (start + n) % readable);
@@ -193,18 +200,18 @@ impl Harness {
             } else {
                 queues.map(|queue| (Part::All, queue)).collect()
             };
-            match judge_in(&order, standings.clone(), &seen, op.max, rules, deliveries) {
+            match judge_in(&order, progresses.clone(), &seen, op.max, rules, deliveries) {
                 Ok(outcome) if outcomes.contains(&outcome) => {}
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => refusal = error,
             }
         }
-        if standings.iter().zip(&seen).any(|(standing, seen)| standing.is_ambiguous(seen, rules)) {
+        if progresses.iter().zip(&seen).any(|(progress, seen)| progress.is_ambiguous(seen, rules)) {
             return Ok(Next::Stop);
         }
         let Some(outcome) = outcomes.pop() else { return Err(format!("pop by {group}: {refusal}")) };
-        for (queue, standing) in outcome.into_iter().enumerate() {
-            *self.reference.standing_mut(group, topic, queue as u32) = standing;
+        for (queue, progress) in outcome.into_iter().enumerate() {
+            *self.reference.progress_mut(group, topic, queue as u32) = progress;
         }
         Ok(if outcomes.is_empty() { Next::Go } else { Next::Stop })
     }
@@ -212,8 +219,8 @@ impl Harness {
     /// A pop that waits is told of the next retry in time. What is visible already and was not delivered waits for something else.
     fn check_next_visible(&self, group: usize, topic: usize, found: Option<Timestamp>) -> Check {
         let queues = &self.reference.subscriptions[&(group, topic)].queues;
-        let flights = queues.iter().flatten().flat_map(|standing| standing.flights());
-        let times = flights.filter(|(_, flight)| !flight.dying).map(|(_, flight)| flight.visible_at);
+        let flights = queues.iter().flatten().flat_map(|progress| progress.flights());
+        let times = flights.filter(|(_, flight)| !flight.ending).map(|(_, flight)| flight.visible_at);
         let next = times.filter(|at| *at > self.reference.now).min();
         match next {
             Some(next) if found.is_none_or(|found| found.0 > next) => {
@@ -228,17 +235,17 @@ impl Harness {
         let group = self.reference.groups.iter().position(|group| group.id == Some(receipt.group))?;
         let topic = self.reference.topics.iter().position(|topic| topic.id == Some(receipt.queue.topic))?;
         let dead = Dead { group, topic, queue: receipt.queue.queue.0, offset: receipt.offset.0 as usize };
-        self.reference.standing(group, topic, dead.queue).map(|_| dead)
+        self.reference.progress(group, topic, dead.queue).map(|_| dead)
     }
 
     /// What a receipt is good for: `Ok(true)` in flight, `Ok(false)` done already.
-    fn standing_of(&self, receipt: Receipt) -> Result<bool, &'static [AckError]> {
+    fn validity_of(&self, receipt: Receipt) -> Result<bool, &'static [AckError]> {
         let Some(dead) = self.delivery_of(receipt) else { return Err(&[AckError::Unknown]) };
-        let standing = self.reference.standing(dead.group, dead.topic, dead.queue);
-        match standing.and_then(|standing| standing.places.get(dead.offset)) {
+        let progress = self.reference.progress(dead.group, dead.topic, dead.queue);
+        match progress.and_then(|progress| progress.places.get(dead.offset)) {
             Some(Place::Flight(flight)) => {
                 let current =
-                    flight.receipt == receipt && flight.visible_at > self.reference.now && !flight.dying;
+                    flight.receipt == receipt && flight.visible_at > self.reference.now && !flight.ending;
                 if current { Ok(true) } else { Err(&[AckError::Expired]) }
             }
             Some(Place::Done) => Ok(false),
@@ -250,7 +257,7 @@ impl Harness {
     pub fn ack(&mut self, picks: &[usize], batch: bool) -> Check {
         let receipts: Vec<Receipt> = picks.iter().filter_map(|pick| picked(&self.receipts, *pick)).collect();
         let now = self.now();
-        let before: Vec<_> = receipts.iter().map(|receipt| self.standing_of(*receipt)).collect();
+        let before: Vec<_> = receipts.iter().map(|receipt| self.validity_of(*receipt)).collect();
         let results = match (batch, receipts.first()) {
             (_, None) => return Ok(()),
             (true, _) => self.engine.ack_batch(&receipts, now),
@@ -258,7 +265,7 @@ impl Harness {
         };
         for ((receipt, result), before) in receipts.iter().zip(results).zip(before) {
             // An earlier receipt of the same batch may have acked the same message.
-            let after = self.standing_of(*receipt);
+            let after = self.validity_of(*receipt);
             let expected = if after.is_ok() == result.is_ok() { after } else { before };
             let legal = match (&expected, result) {
                 (Ok(_), Ok(())) => true,
@@ -278,9 +285,9 @@ impl Harness {
     }
 
     fn is_leveled(&self, receipt: Receipt) -> bool {
-        let standing = self.delivery_of(receipt);
-        let standing = standing.and_then(|dead| self.reference.standing(dead.group, dead.topic, dead.queue));
-        standing.is_some_and(|standing| standing.cursors != [standing.cursors[0]; LEVELS])
+        let progress = self.delivery_of(receipt);
+        let progress = progress.and_then(|dead| self.reference.progress(dead.group, dead.topic, dead.queue));
+        progress.is_some_and(|progress| progress.cursors != [progress.cursors[0]; LEVELS])
     }
 
     pub fn reschedule(&mut self, pick: usize, change: Change) -> Check {
@@ -296,7 +303,7 @@ impl Harness {
             }
         };
         let over = delay_ms > INVISIBLE_MAX_MS;
-        let legal = match (self.standing_of(receipt), result) {
+        let legal = match (self.validity_of(receipt), result) {
             (_, Err(AckError::InvisibleTime { .. })) => over,
             (Ok(true), Ok(_)) => !over,
             (Ok(false), Err(error)) => error == AckError::Expired,
@@ -304,7 +311,7 @@ impl Harness {
             _ => false,
         };
         if !legal {
-            let expected = self.standing_of(receipt);
+            let expected = self.validity_of(receipt);
             return Err(format!("{change:?} of {receipt:?}: {result:?}, expected {expected:?}"));
         }
         if let (Ok(new), Some(dead)) = (result, dead)
@@ -312,7 +319,7 @@ impl Harness {
         {
             flight.receipt = new;
             flight.visible_at = now.0 + delay_ms;
-            flight.waiting = !matches!(change, Change::Renew(_));
+            flight.given_back = !matches!(change, Change::Renew(_));
             self.receipts.push(new);
         }
         Ok(())
@@ -324,7 +331,8 @@ impl Harness {
         let now = self.now();
         let dead = self.delivery_of(receipt);
         let flight = dead.and_then(|dead| self.reference.flight_mut(dead));
-        let flight = flight.filter(|flight| flight.receipt == receipt && !flight.waiting && !flight.dying);
+        let flight =
+            flight.filter(|flight| flight.receipt == receipt && !flight.given_back && !flight.ending);
         let result = self.engine.give_back(&[receipt], Duration::from_millis(ms), now)[0];
         let (Ok(new), Some(flight)) = (result, flight) else {
             let current = dead.and_then(|dead| self.reference.flight_mut(dead)).cloned();
@@ -332,7 +340,7 @@ impl Harness {
                 Ok(_) => Err(format!("{receipt:?} was given back, it is {current:?}")),
                 Err(_)
                     if current.is_some_and(|flight| {
-                        flight.receipt == receipt && !flight.waiting && !flight.dying
+                        flight.receipt == receipt && !flight.given_back && !flight.ending
                     }) =>
                 {
                     Err(format!("{receipt:?} was not given back: {result:?}"))
@@ -344,7 +352,7 @@ impl Harness {
         // What was given back may be held again by a renewal, and be given back once more.
         flight.attempt = flight.attempt.saturating_sub(1);
         flight.visible_at = now.0 + ms.min(INVISIBLE_MAX_MS);
-        flight.waiting = true;
+        flight.given_back = true;
         self.receipts.push(new);
         Ok(())
     }
@@ -352,7 +360,7 @@ impl Harness {
     pub fn forward(&mut self, pick: usize) -> Check {
         let Some(receipt) = picked(&self.receipts, pick) else { return Ok(()) };
         let result = self.engine.forward_to_dead_letters(receipt, self.now());
-        let expected = self.standing_of(receipt);
+        let expected = self.validity_of(receipt);
         let dead = self.delivery_of(receipt).filter(|_| expected == Ok(true));
         if let Some(dead) = dead {
             let attempts = self.reference.flight_mut(dead).map_or(0, |flight| flight.attempt);
@@ -377,12 +385,12 @@ fn weight(message: &Message) -> u8 {
 /// Judges an answer under one order of queues.
 fn judge_in(
     order: &[(Part, u32)],
-    mut standings: Vec<Standing>,
+    mut progresses: Vec<Progress>,
     seen: &[Vec<Seen>],
     max: usize,
     rules: &Rules,
     deliveries: &[Delivery],
-) -> Result<Vec<Standing>, String> {
+) -> Result<Vec<Progress>, String> {
     let mut rest = deliveries;
     for (part, queue) in order.iter().copied() {
         let rules = &Rules { part, ..rules.clone() };
@@ -393,10 +401,10 @@ fn judge_in(
         let here = rest.iter().take_while(|delivery| {
             let (its, offset) = (delivery.receipt.queue.queue.0, delivery.receipt.offset.0 as usize);
             let new = || {
-                let standing = &standings[its as usize];
+                let progress = &progresses[its as usize];
                 // Given back before it counted: new as well.
-                standing.flight(offset).is_some_and(|flight| flight.attempt == 0)
-                    || seen[its as usize].get(offset).is_some_and(|seen| standing.is_new(offset, seen))
+                progress.flight(offset).is_some_and(|flight| flight.attempt == 0)
+                    || seen[its as usize].get(offset).is_some_and(|seen| progress.is_new(offset, seen))
             };
             its == queue && (part != Part::New || new())
         });
@@ -411,10 +419,10 @@ fn judge_in(
             })
             .collect();
         let queue = queue as usize;
-        standings[queue]
+        progresses[queue]
             .judge(&seen[queue], &given, room, rules)
             .map_err(|e| format!("queue {queue}: {e}"))?;
         rest = others;
     }
-    if rest.is_empty() { Ok(standings) } else { Err(format!("queues out of turn: {rest:?}")) }
+    if rest.is_empty() { Ok(progresses) } else { Err(format!("queues out of turn: {rest:?}")) }
 }

@@ -1,4 +1,4 @@
-//! A log that can be told to refuse its next frame.
+//! A log that can be set to refuse its next frame.
 
 use std::sync::{
     Arc,

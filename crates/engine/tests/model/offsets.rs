@@ -64,7 +64,7 @@ impl Harness {
         {
             let levels = self.reference.levels(topic, queue);
             let to = offset.min(levels.len() as u64) as usize;
-            self.reference.standing_mut(group, topic, queue).commit(to, &levels);
+            self.reference.progress_mut(group, topic, queue).commit(to, &levels);
         }
         Ok(())
     }
@@ -81,25 +81,25 @@ impl Harness {
         else {
             return Ok(());
         };
-        let Some(standing) = self.reference.standing(group, topic, queue) else {
+        let Some(progress) = self.reference.progress(group, topic, queue) else {
             return if found.is_none_or(|found| found.0 == 0) {
                 Ok(())
             } else {
                 Err(format!("pull from {found:?}"))
             };
         };
-        let from = standing.pulls_from();
+        let from = progress.pulls_from();
         let legal = match found {
             Some(found) => found.0 as usize == from,
-            None => !standing.used,
+            None => !progress.used,
         };
         if !legal {
-            return Err(format!("pull from {found:?}, expected {from}: {standing:?}"));
+            return Err(format!("pull from {found:?}, expected {from}: {progress:?}"));
         }
         let levels = self.reference.levels(topic, queue);
-        let standing = self.reference.standing_mut(group, topic, queue);
-        if found.is_some() && !standing.ordered && !standing.pulled && standing.has_flights(&levels) {
-            standing.commit(from, &levels);
+        let progress = self.reference.progress_mut(group, topic, queue);
+        if found.is_some() && !progress.ordered && !progress.pulled && progress.has_flights(&levels) {
+            progress.commit(from, &levels);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Harness {
             };
             expected.push((QueueId(queue), QueueOffset(offset as u64)));
             let levels = self.reference.levels(topic, queue);
-            self.reference.standing_mut(group, topic, queue).reset(offset, &levels);
+            self.reference.progress_mut(group, topic, queue).reset(offset, &levels);
         }
         if found == expected { Ok(()) } else { Err(format!("reset: {found:?}, expected {expected:?}")) }
     }

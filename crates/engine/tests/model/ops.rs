@@ -1,7 +1,7 @@
 //! What may be asked of a broker, as data, and how often each is tried.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use redstart_engine::{Filter, MessageType};
+use redstart_engine::{ConsumeFrom, Filter, MessageType};
 
 pub const TOPICS: [&str; 9] =
     ["t0", "t1", "t2", "t3", "%RETRY%g0", "%RETRY%g1", "%DLQ%g0", "%DLQ%g1", "%DLQ%g2"];
@@ -35,6 +35,7 @@ pub enum Op {
         retries: u32,
         steps_ms: Vec<u64>,
         enabled: bool,
+        from: Option<ConsumeFrom>,
     },
     DeleteGroup {
         group: usize,
@@ -169,6 +170,7 @@ pub struct PopOp {
 
 #[derive(Debug, Clone, Copy)]
 pub enum From {
+    Configured,
     Earliest,
     Latest,
     Ago(u64),
@@ -271,6 +273,7 @@ fn pop() -> impl Strategy<Value = Op> {
     let start = prop_oneof![
         3 => Just(From::Earliest),
         1 => Just(From::Latest),
+        2 => Just(From::Configured),
         1 => (0..60_000u64).prop_map(From::Ago)
     ];
     let invisible =
@@ -343,15 +346,16 @@ fn offsets() -> impl Strategy<Value = Op> {
 fn admin() -> impl Strategy<Value = Op> {
     let permission = prop_oneof![8 => Just(6u8), 1 => select(vec![0u8, 2, 4])];
     let dedup = option::weighted(0.4, select(vec![5_000u64, 60_000, 3_600_000]));
+    let from = option::of(select(vec![ConsumeFrom::Latest, ConsumeFrom::Earliest]));
     let steps = vec(select(vec![1u64, 1_000, 10_000, 60_000]), 1..4);
     prop_oneof![
         4 => (0..6usize, 1..4u32, 1..4u32, permission, dedup).prop_map(
             |(topic, read, write, permission, dedup_ms)| Op::PutTopic { topic, read, write, permission, dedup_ms }
         ),
         1 => topic().prop_map(|topic| Op::DeleteTopic { topic }),
-        4 => (group(), any::<bool>(), 0..4u32, steps, prop::bool::weighted(0.95)).prop_map(
-            |(group, ordered, retries, steps_ms, enabled)| Op::PutGroup {
-                group, ordered, retries, steps_ms, enabled
+        4 => (group(), any::<bool>(), 0..4u32, steps, prop::bool::weighted(0.95), from).prop_map(
+            |(group, ordered, retries, steps_ms, enabled, from)| Op::PutGroup {
+                group, ordered, retries, steps_ms, enabled, from
             }
         ),
         1 => group().prop_map(|group| Op::DeleteGroup { group }),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use redstart_engine::*;
 use redstart_log::Position;
 
-use super::standing::{LEVELS, Standing};
+use super::progress::{LEVELS, Progress};
 
 #[derive(Debug)]
 pub struct Topic {
@@ -48,7 +48,7 @@ pub struct Stored {
 #[derive(Debug, Default)]
 pub struct Subscription {
     /// `None` for a queue that the group has nothing to do with.
-    pub queues: Vec<Option<Standing>>,
+    pub queues: Vec<Option<Progress>>,
     /// The group has received, so that it also consumes queues that are added later.
     pub popped: bool,
 }
@@ -93,7 +93,7 @@ pub struct First {
     pub expires: u64,
 }
 
-/// The message of a queue that a dead letter stands for.
+/// The message of a queue that a dead letter was made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Dead {
     pub group: usize,
@@ -210,20 +210,20 @@ impl Reference {
         (0..self.entries(topic, queue).len()).map(|offset| self.level(topic, queue, offset)).collect()
     }
 
-    pub fn standing(&self, group: usize, topic: usize, queue: u32) -> Option<&Standing> {
+    pub fn progress(&self, group: usize, topic: usize, queue: u32) -> Option<&Progress> {
         self.subscriptions.get(&(group, topic))?.queues.get(queue as usize)?.as_ref()
     }
 
-    /// The standing in a queue, made if there is none.
-    pub fn standing_mut(&mut self, group: usize, topic: usize, queue: u32) -> &mut Standing {
+    /// The progress in a queue, made if there is none.
+    pub fn progress_mut(&mut self, group: usize, topic: usize, queue: u32) -> &mut Progress {
         let len = self.entries(topic, queue).len();
         let queues = &mut self.subscriptions.entry((group, topic)).or_default().queues;
         if queues.len() <= queue as usize {
             queues.resize(queue as usize + 1, None);
         }
-        let standing = queues[queue as usize].get_or_insert_with(|| Standing::starting_at(0));
-        standing.grow(len);
-        standing
+        let progress = queues[queue as usize].get_or_insert_with(|| Progress::starting_at(0));
+        progress.grow(len);
+        progress
     }
 
     /// Proposals that are not durable yet, in order.
@@ -285,13 +285,13 @@ impl Reference {
                 What::Store(store) => {
                     self.keyed.retain(|key, _| !store.carries(key));
                     let flight = store.dead.and_then(|dead| self.flight_mut(dead));
-                    if let Some(flight) = flight.filter(|flight| flight.dying) {
-                        (flight.dying, flight.waiting) = (false, true);
+                    if let Some(flight) = flight.filter(|flight| flight.ending) {
+                        (flight.ending, flight.given_back) = (false, true);
                     }
                 }
                 What::SendBack { left: Some(left), .. } => {
-                    if let Some(flight) = self.flight_mut(*left).filter(|flight| flight.dying) {
-                        (flight.dying, flight.waiting) = (false, true);
+                    if let Some(flight) = self.flight_mut(*left).filter(|flight| flight.ending) {
+                        (flight.ending, flight.given_back) = (false, true);
                     }
                 }
                 What::Link { timer, .. } | What::Recall { timer } => {
@@ -304,7 +304,7 @@ impl Reference {
         batch.into_iter().filter_map(|proposal| proposal.ticket).collect()
     }
 
-    pub fn flight_mut(&mut self, dead: Dead) -> Option<&mut super::standing::Flight> {
+    pub fn flight_mut(&mut self, dead: Dead) -> Option<&mut super::progress::Flight> {
         let subscription = self.subscriptions.get_mut(&(dead.group, dead.topic))?;
         subscription.queues.get_mut(dead.queue as usize)?.as_mut()?.flight_mut(dead.offset)
     }
@@ -315,6 +315,6 @@ impl Reference {
             return;
         }
         let level = self.level(dead.topic, dead.queue, dead.offset);
-        self.standing_mut(dead.group, dead.topic, dead.queue).done(dead.offset, level);
+        self.progress_mut(dead.group, dead.topic, dead.queue).done(dead.offset, level);
     }
 }

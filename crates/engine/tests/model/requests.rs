@@ -245,7 +245,7 @@ impl Harness {
             Phase::Waiting => result.is_ok(),
             Phase::Firing | Phase::Fired => result == delivered,
             Phase::Recalling => result == Err(RecallError::Unknown),
-            // The first recall was answered; past its time a cancelled message is not told from a delivered one.
+            // The first recall was answered; past its time a cancelled message cannot be told from a delivered one.
             Phase::Recalled => {
                 result == Err(RecallError::Unknown) || key.due.0 <= self.reference.now && result == delivered
             }

@@ -26,7 +26,7 @@ impl Harness {
         let waiting = |timer: &&Timer| !matches!(timer.phase, Phase::Fired | Phase::Recalled);
         let delayed = self.reference.timers.iter().filter(waiting).count();
         let transactions = self.reference.halves.iter().filter(|half| half.open).count();
-        let held = self.engine.held();
+        let held = self.engine.deferred();
         if (held.delayed, held.transactions) != (delayed, transactions) {
             return Err(format!("{held:?}, expected {delayed} delayed and {transactions} transactions"));
         }
@@ -119,15 +119,15 @@ impl Harness {
         let popped = self.reference.subscriptions.get(&(group, topic)).is_some_and(|found| found.popped);
         for (queue, found) in (0..self.reference.readable(topic)).zip(&found) {
             let entries = self.reference.entries(topic, queue);
-            let standing = self.reference.standing(group, topic, queue);
-            let consumer = standing.map_or(0, |standing| standing.consumer());
+            let progress = self.reference.progress(group, topic, queue);
+            let consumer = progress.map_or(0, |progress| progress.consumer());
             let expected = QueueProgress {
                 queue: QueueId(queue),
                 min: QueueOffset(0),
                 end: QueueOffset(entries.len() as u64),
                 consumer: QueueOffset(consumer as u64),
-                in_flight: standing.map_or(0, |standing| {
-                    standing.flights().filter(|(_, flight)| flight.attempt > 0).count()
+                in_flight: progress.map_or(0, |progress| {
+                    progress.flights().filter(|(_, flight)| flight.attempt > 0).count()
                 }),
                 oldest_unconsumed: entries.get(consumer).map(|entry| Timestamp(entry.stored_at)),
             };
@@ -137,14 +137,14 @@ impl Harness {
             if self.reference.topics[topic].config.permission.read {
                 let offset =
                     self.engine.consumer_offset(by, of, QueueId(queue)).map_err(|e| e.to_string())?;
-                let used = standing.is_some_and(|standing| standing.used);
+                let used = progress.is_some_and(|progress| progress.used);
                 let legal = match offset {
                     Some(offset) => offset.0 as usize == consumer && (used || popped),
                     None => !used,
                 };
                 if !legal {
                     return Err(format!(
-                        "{by} in {of} {queue}: stored offset {offset:?}, it is {standing:?}"
+                        "{by} in {of} {queue}: stored offset {offset:?}, it is {progress:?}"
                     ));
                 }
             }

@@ -38,7 +38,7 @@ pub fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A message handed out, with its id read from the log.
+/// A delivered message, with its id read from the log.
 #[derive(Debug, Clone)]
 pub struct Got {
     pub id: String,

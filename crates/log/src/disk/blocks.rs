@@ -2,16 +2,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::Block;
 
-/// What is read at once and kept.
+/// Bytes that one read brings in and a slot keeps.
 pub(super) const BLOCK_BYTES: u64 = 64 << 10;
-/// 16 MiB in all, and what readers hold on to.
+/// Slots of the cache: 16 MiB in all. A reader that keeps a block keeps its memory, too.
 const SLOTS: usize = 256;
 
-/// Parts of the log that were read lately. The consumers of a topic's queues go through the same part side by side, each
-/// for its own messages between those of the others: read one by one they cost a call each.
+/// A cache of blocks of the log that were read lately. Consumers of several queues read the same part of the log at the same
+/// time, each for the messages of its own queue. Without the cache every message costs a system call.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Each block has one place. What a block holds does not change, but the last one of a log grows.
+    /// A block has one slot, by its position. Bytes of a block never change; the last block of the log grows.
     slots: Vec<Mutex<Block>>,
 }
 
@@ -22,7 +22,8 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// The place of the block that begins at this position. Whoever has it reads it for those who come meanwhile.
+    /// The slot of the block that begins at this position, locked. A thread that finds the wrong block in it reads the
+    /// right one under the lock, so that threads which want the same block wait for one read instead of making their own.
     pub fn slot(&self, at: u64) -> MutexGuard<'_, Block> {
         let slot = (at / BLOCK_BYTES) as usize % SLOTS;
         self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner)

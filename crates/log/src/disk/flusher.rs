@@ -30,7 +30,7 @@ impl Flusher for Shared {
         Ok(Index(work.appended))
     }
 
-    fn rest(&self) -> Result<(), Error> {
+    fn sync_manifest(&self) -> Result<(), Error> {
         let _open = self.enter()?;
         self.refuse_if_poisoned()?;
         self.manifest.sync().map_err(|err| io_error("writing the manifest", err))
@@ -47,10 +47,10 @@ impl Shared {
         }
         let active = &work.active.segment;
         let holds_frames = work.appended > self.committed().0 && work.appended >= active.header.first;
-        if holds_frames || !active.is_settled() {
+        if holds_frames || !active.is_beginning_durable() {
             work.active.file.sync_data()?;
         }
-        self.settle(work)?;
+        self.sync_names(work)?;
         for rolled in &work.rolled {
             // Only now: a trailer says that the frames before it are durable, and that another segment follows.
             recovery::write_trailer(rolled.file.as_ref(), &rolled.segment.trailer())?;
@@ -59,13 +59,13 @@ impl Shared {
     }
 
     /// Makes the names of new segments durable, whose headers are.
-    fn settle(&self, work: &Tail) -> io::Result<()> {
+    fn sync_names(&self, work: &Tail) -> io::Result<()> {
         let segments = || work.rolled.iter().chain([&work.active]).map(|writing| &writing.segment);
-        if segments().any(|segment| !segment.is_settled()) {
+        if segments().any(|segment| !segment.is_beginning_durable()) {
             if !planted!(self.options, SkipDirSync) {
                 self.storage.sync_dir()?;
             }
-            segments().for_each(|segment| segment.set_settled(true));
+            segments().for_each(|segment| segment.set_beginning_durable(true));
         }
         Ok(())
     }

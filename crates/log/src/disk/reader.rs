@@ -1,3 +1,5 @@
+//! Reads of the log on disk: bytes by position, frames, stored indexes, and the scrubber's pieces.
+
 use std::{io, sync::Arc};
 
 use bytes::Bytes;

@@ -137,7 +137,8 @@ impl Shared {
         *self.lock.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Makes changes of the directory durable. If that fails, nobody knows which of them are.
+    /// Makes changes of the directory durable. If that fails, it is unknown which of them are durable, and the log is
+    /// poisoned.
     pub(crate) fn sync_dir(&self) -> Result<(), Error> {
         if planted!(self.options, SkipDirSync) {
             return Ok(());

@@ -1,3 +1,5 @@
+//! The state of the simulated disk: its files, its directory, and the faults that a test has set.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -222,7 +224,7 @@ impl Disk {
         }
     }
 
-    /// Drops files that nobody can reach any more, not even after a crash.
+    /// Drops files that no name and no open handle leads to, and that no crash can bring back.
     fn forget_unlinked(&mut self) {
         if !self.changes.is_empty() || self.inodes.len() == self.names.len() {
             return;

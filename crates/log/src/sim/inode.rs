@@ -1,3 +1,5 @@
+//! One file of the simulated disk: what the process reads, what a sync has made durable, and what a crash leaves of it.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -13,11 +13,11 @@ fn delayed(count: usize, due: impl Fn(usize) -> Timestamp) -> impl Iterator<Item
 }
 
 async fn held(handle: &ShardHandle) -> usize {
-    handle.ask(|engine, _| engine.held().delayed).expect("room").await.expect("an answer")
+    handle.ask(|engine, _| engine.deferred().delayed).expect("room").await.expect("an answer")
 }
 
 fn held_now(handle: &ShardHandle) -> usize {
-    handle.ask(|engine, _| engine.held().delayed).expect("room").wait().expect("an answer")
+    handle.ask(|engine, _| engine.deferred().delayed).expect("room").wait().expect("an answer")
 }
 
 /// Messages per second that 64 callers get through while `going` says so.

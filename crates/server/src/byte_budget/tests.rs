@@ -1,20 +1,22 @@
+//! Grants, their limits and waits.
+
 use super::*;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 #[test]
-fn what_is_granted_is_counted_and_given_back() {
+fn what_is_granted_is_counted_and_released() {
     let budget = ByteBudget::new(64 * MIB);
     let account = budget.account(usize::MAX);
     let grant = account.try_grant(100).unwrap();
-    assert_eq!((account.used(), budget.used()), (128, 32 * KIB), "a block in advance");
+    assert_eq!((account.used(), budget.used()), (128, 32 * KIB), "a block, most of it surplus");
     let large = account.try_grant(2 * MIB).unwrap();
     assert!((2 * MIB..3 * MIB).contains(&budget.used()));
     drop(large);
     assert!(budget.used() <= 160 * KIB, "{}", budget.used());
     account.trim();
-    assert_eq!(budget.used(), KIB, "nothing in advance");
+    assert_eq!(budget.used(), KIB, "no surplus");
     drop(grant);
     drop(account);
     assert_eq!(budget.used(), 0);
@@ -66,14 +68,14 @@ fn a_debt_is_paid_before_anything_is_granted_again() {
 }
 
 #[test]
-fn nothing_is_kept_in_advance_when_half_of_the_budget_is_used() {
+fn no_surplus_is_kept_when_half_of_the_budget_is_used() {
     let budget = ByteBudget::new(MIB);
     let account = budget.account(usize::MAX);
     let grant = account.try_grant(100).unwrap();
     assert_eq!(budget.used(), 32 * KIB);
     let hogs: Vec<_> = (0..3).map(|_| budget.account(usize::MAX).try_grant(192 * KIB).unwrap()).collect();
     drop(account.try_grant(100).unwrap());
-    assert!(!budget.is_plenty() && !budget.is_scarce());
+    assert!(!budget.allows_surplus() && !budget.is_scarce());
     assert!(budget.used() <= 578 * KIB, "{}", budget.used());
     drop(account.try_grant(5 * KIB).unwrap());
     assert!(budget.used() <= 578 * KIB, "{}", budget.used());
@@ -136,7 +138,7 @@ async fn a_request_waits_for_its_own_connection_and_for_all_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_takes_nothing() {
+async fn a_wait_that_is_dropped_takes_nothing() {
     let budget = ByteBudget::new(16 * MIB);
     let hogs: Vec<_> = (0..3).map(|_| budget.account(4 * MIB).try_grant(4 * MIB).unwrap()).collect();
     let account = budget.account(usize::MAX);
@@ -155,7 +157,7 @@ async fn a_wait_that_is_given_up_takes_nothing() {
 }
 
 #[test]
-fn threads_that_take_and_give_back_leave_nothing_behind() {
+fn threads_that_take_and_release_leave_nothing_counted() {
     let budget = ByteBudget::new(4 * MIB);
     std::thread::scope(|scope| {
         for seed in 1..=4_usize {

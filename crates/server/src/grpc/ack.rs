@@ -1,49 +1,67 @@
+//! AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what a consumer does with a delivery.
+
 use std::time::Duration;
 
 use redstart_engine::{AckError, ForwardError, Receipt};
 use redstart_wire::v2::{
     AckMessageEntry, AckMessageRequest, AckMessageResponse, AckMessageResultEntry,
-    ChangeInvisibleDurationRequest, Code, ForwardMessageToDeadLetterQueueRequest,
+    ChangeInvisibleDurationRequest, ChangeInvisibleDurationResponse, Code,
+    ForwardMessageToDeadLetterQueueRequest,
 };
 
 use super::{
-    claim::Denied,
+    admission::Refusable,
     convert::from_duration,
     receive::not_early,
+    refusal::{Refusal, ok, summary},
+    scope::ScopedError,
     service::Service,
-    status::{Refusal, ok, summary},
 };
 use crate::shard::ChangeError;
 
 const ENTRIES_MAX: usize = 1024;
-/// Ids and handles are sent back, so they have a bound. Ours are far below it.
+/// Length of an id or a handle, which are sent back. Those of this broker are far shorter.
 const TEXT_LEN_MAX: usize = 1024;
-/// A message that is given back does not come again at once: some clients compute no delay of their own.
+/// A message that a consumer returns is invisible for at least this long: some clients compute no delay themselves.
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 
 fn unknown_handle() -> Refusal {
     Refusal::new(Code::InvalidReceiptHandle, "the receipt handle was not made by this broker")
 }
 
-/// The answer to acks that were all refused. Some clients (Rust 5.0.0) look at the first entry whatever the status is.
-pub(super) fn refused(request: AckMessageRequest, refusal: &Refusal) -> AckMessageResponse {
-    let fits = |entry: &AckMessageEntry| {
-        entry.message_id.len() <= TEXT_LEN_MAX && entry.receipt_handle.len() <= TEXT_LEN_MAX
-    };
-    let entries =
-        request.entries.into_iter().take(ENTRIES_MAX).filter(fits).map(|entry| AckMessageResultEntry {
-            message_id: entry.message_id,
-            receipt_handle: entry.receipt_handle,
-            status: Some(refusal.status()),
-        });
-    AckMessageResponse { status: Some(refusal.status()), entries: entries.collect() }
+impl Refusable for AckMessageRequest {
+    type Answer = AckMessageResponse;
+
+    /// Every entry is refused: some clients (Rust 5.0.0) look at the first entry whatever the status is.
+    fn refused(self, refusal: &Refusal) -> AckMessageResponse {
+        let fits = |entry: &AckMessageEntry| {
+            entry.message_id.len() <= TEXT_LEN_MAX && entry.receipt_handle.len() <= TEXT_LEN_MAX
+        };
+        let entries =
+            self.entries.into_iter().take(ENTRIES_MAX).filter(fits).map(|entry| AckMessageResultEntry {
+                message_id: entry.message_id,
+                receipt_handle: entry.receipt_handle,
+                status: Some(refusal.status()),
+            });
+        AckMessageResponse { status: Some(refusal.status()), entries: entries.collect() }
+    }
+}
+
+impl Refusable for ChangeInvisibleDurationRequest {
+    type Answer = ChangeInvisibleDurationResponse;
+
+    /// The old handle goes back: the Java client keeps the handle of the answer even when it is a refusal.
+    fn refused(self, refusal: &Refusal) -> ChangeInvisibleDurationResponse {
+        let status = Some(refusal.status());
+        ChangeInvisibleDurationResponse { status, receipt_handle: self.receipt_handle }
+    }
 }
 
 impl Service {
     pub(super) async fn ack(&self, request: AckMessageRequest) -> AckMessageResponse {
         let results = match self.try_ack(&request).await {
             Ok(results) => results,
-            Err(refusal) => return refused(request, &refusal),
+            Err(refusal) => return request.refused(&refusal),
         };
         let entries: Vec<AckMessageResultEntry> = request
             .entries
@@ -64,16 +82,17 @@ impl Service {
     /// One result for each entry.
     async fn try_ack(&self, request: &AckMessageRequest) -> Result<Vec<Result<Receipt, Refusal>>, Refusal> {
         if request.entries.is_empty() || request.entries.len() > ENTRIES_MAX {
-            let why = format!("{} entries; there must be 1 to {ENTRIES_MAX}", request.entries.len());
+            let why =
+                format!("the request has {} entries; it must have 1 to {ENTRIES_MAX}", request.entries.len());
             return Err(Refusal::new(Code::BadRequest, why));
         }
         let longest =
             request.entries.iter().map(|entry| entry.message_id.len().max(entry.receipt_handle.len()));
         if let Some(len) = longest.max().filter(|len| *len > TEXT_LEN_MAX) {
-            let why = format!("an id or handle of {len} bytes; the limit is {TEXT_LEN_MAX}");
+            let why = format!("an id or handle has {len} bytes; the limit is {TEXT_LEN_MAX}");
             return Err(Refusal::new(Code::InvalidReceiptHandle, why));
         }
-        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
+        let scope = self.scope(request.group.as_ref(), request.topic.as_ref())?;
         let handles: Vec<(Option<Receipt>, Option<String>)> = request
             .entries
             .iter()
@@ -83,7 +102,7 @@ impl Service {
             .ask(move |engine, now| {
                 let fit = |(handle, lite): (Option<Receipt>, Option<String>)| {
                     let receipt = handle.ok_or_else(unknown_handle)?;
-                    claim.check(engine, receipt, lite.as_deref()).map(|()| receipt)
+                    scope.check(engine, receipt, lite.as_deref()).map(|()| receipt)
                 };
                 let fitting: Vec<Result<Receipt, Refusal>> = handles.into_iter().map(fit).collect();
                 let receipts: Vec<Receipt> = fitting.iter().flatten().copied().collect();
@@ -103,12 +122,23 @@ impl Service {
 
     pub(super) async fn change_invisible(
         &self,
+        request: ChangeInvisibleDurationRequest,
+    ) -> ChangeInvisibleDurationResponse {
+        match self.try_change_invisible(&request).await {
+            Ok(receipt_handle) => ChangeInvisibleDurationResponse { status: Some(ok()), receipt_handle },
+            Err(refusal) => request.refused(&refusal),
+        }
+    }
+
+    /// The handle that takes the place of the request's.
+    async fn try_change_invisible(
+        &self,
         request: &ChangeInvisibleDurationRequest,
     ) -> Result<String, Refusal> {
-        let claim = self.claim(request.group.as_ref(), request.topic.as_ref())?;
+        let scope = self.scope(request.group.as_ref(), request.topic.as_ref())?;
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         let lite = request.lite_topic.clone();
-        // A lite consumer that pauses has not failed.
+        // A lite consumer that suspends a message has not failed to process it.
         let suspends = request.suspend() && lite.is_some();
         let delay = request.invisible_duration.as_ref().and_then(from_duration).ok_or_else(|| {
             Refusal::new(Code::IllegalInvisibleTime, "the invisible duration is missing or negative")
@@ -116,7 +146,7 @@ impl Service {
         let delay = not_early(delay.max(RETRY_DELAY_MIN));
         let changed = self
             .ask(move |engine, now| {
-                claim.check(engine, receipt, lite.as_deref())?;
+                scope.check(engine, receipt, lite.as_deref())?;
                 let changed = match suspends {
                     true => engine.suspend(receipt, delay, now),
                     false => engine.change_invisible(receipt, delay, now),
@@ -132,18 +162,18 @@ impl Service {
         &self,
         request: ForwardMessageToDeadLetterQueueRequest,
     ) -> Result<(), Refusal> {
-        let claim = std::sync::Arc::new(self.claim(request.group.as_ref(), request.topic.as_ref())?);
+        let scope = std::sync::Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         let forward = || {
-            let (claim, lite) = (claim.clone(), request.lite_topic.clone());
+            let (scope, lite) = (scope.clone(), request.lite_topic.clone());
             self.shard.change(move |engine, now| {
-                claim.check(engine, receipt, lite.as_deref()).map_err(Denied::Unfit)?;
-                engine.forward_to_dead_letters(receipt, now).map_err(Denied::Engine)
+                scope.check(engine, receipt, lite.as_deref()).map_err(ScopedError::OutOfScope)?;
+                engine.forward_to_dead_letters(receipt, now).map_err(ScopedError::Engine)
             })
         };
         let forwarded = match forward()?.await? {
-            // The first dead letter of a group makes its topic; when that is durable there is somewhere to go.
-            Err(ChangeError::Refused(Denied::Engine(ForwardError::NoTopic { .. }))) => {
+            // The first dead letter of a group creates its topic. After the barrier the topic is durable.
+            Err(ChangeError::Refused(ScopedError::Engine(ForwardError::NoTopic { .. }))) => {
                 self.change(|engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
                 forward()?.await?
             }

@@ -1,4 +1,4 @@
-//! What goes back to the client: one message or many, and how the call went.
+//! The answer to a call: one message or a stream, and the status in the trailers.
 
 use std::{
     future::{Future, poll_fn},
@@ -16,19 +16,19 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::{
+    refusal::Refusal,
     request::{PREFIX_LEN, Rejected},
-    status::Refusal,
     timing::Timing,
 };
 use crate::{
     byte_budget::{Account, Grant},
-    progress::Progress,
+    stall_detector::StallDetector,
 };
 
-/// Messages of a stream are gathered up to this before they are written.
+/// Messages of a stream are collected up to this size before they are written.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// A part of an answer's body. HTTP/2 drops it when it is written, and with it the grant for everything up to here.
+/// A part of an answer's body. HTTP/2 drops it when it is written, which releases the grant for everything up to here.
 #[derive(Debug)]
 pub(super) struct Chunk {
     data: Bytes,
@@ -58,7 +58,7 @@ pub(super) struct Part<M> {
 }
 
 impl<M> Part<M> {
-    /// One that is small.
+    /// A small message, which needs no grant of its own.
     pub fn small(message: M) -> Part<M> {
         Part { message, grant: None }
     }
@@ -68,14 +68,14 @@ impl<M> Part<M> {
     }
 }
 
-/// What is to be written, and the grant for it.
+/// Encoded messages and the grant for them.
 #[derive(Debug)]
 pub(super) struct Body {
     buffer: BytesMut,
     grant: Grant,
 }
 
-/// The answer to a call. Errors of sending it mean that the peer has gone, and end it silently.
+/// The answer to a call. An error while it is sent means that the peer is gone, and ends it without a log line.
 #[derive(Debug)]
 pub(super) struct Answer {
     respond: SendResponse<Chunk>,
@@ -100,7 +100,7 @@ impl Answer {
         self.respond.send_response(head(), false)
     }
 
-    /// The body of an answer with one message. The request has been carried out, so that the answer cannot be refused.
+    /// The body of an answer with one message. The grant is not refused, because the request has been carried out.
     pub fn body_of(&self, message: &impl Message) -> Body {
         let len = PREFIX_LEN + message.encoded_len();
         let mut buffer = BytesMut::with_capacity(len);
@@ -115,7 +115,7 @@ impl Answer {
         }
     }
 
-    /// Ends a call whose request was not taken.
+    /// Ends a call whose request was not read.
     pub async fn reject(&mut self, rejected: Rejected) {
         match rejected {
             Rejected::Status(status) => self.refuse(&status),
@@ -128,7 +128,7 @@ impl Answer {
         }
     }
 
-    /// Ends the call with nothing but its status.
+    /// Ends the call with a gRPC status only.
     pub fn refuse(&mut self, status: &Status) {
         self.timing.ended(status.code());
         let mut response = head();
@@ -144,7 +144,7 @@ impl Answer {
         drop(self.respond.send_response(response, true));
     }
 
-    /// The outcome of `future`, unless the client cancels the call before.
+    /// The output of `future`; `None` if the client cancels the call first.
     pub async fn unless_reset<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -154,8 +154,8 @@ impl Answer {
         .await
     }
 
-    /// Writes messages as they come and as the client takes them. Says whether HTTP/2 has accepted all of the answer, its
-    /// end included, under the client's flow-control window; `false` when the client has cancelled the call or is gone.
+    /// Writes messages as they come and as the client's flow-control window allows. `true` when HTTP/2 has accepted the whole
+    /// answer, trailers included; `false` when the client has cancelled the call or is gone.
     pub async fn stream<M: Message>(
         &mut self,
         messages: impl Stream<Item = Result<Part<M>, Status>>,
@@ -209,17 +209,17 @@ impl Answer {
         if buffer.is_empty() {
             return Ok(());
         }
-        // The chunks share one buffer, so that its bytes are free when the last of them is written.
+        // The chunks share one buffer, which is freed when the last of them is written.
         stream.send_data(Chunk { data: buffer.freeze(), _grant: Some(grant) }, false)
     }
 
-    /// Writes until the rest fits into the peer's window. A peer that does not take it in time has lost the call.
+    /// Writes until the rest fits into the peer's window. The call ends if the peer does not read in time.
     async fn write_slowly(
         &self,
         stream: &mut SendStream<Chunk>,
         buffer: &mut BytesMut,
     ) -> Result<(), h2::Error> {
-        let mut progress = Progress::new(Instant::now());
+        let mut stall = StallDetector::new(Instant::now());
         loop {
             stream.reserve_capacity(buffer.len());
             let mut room = stream.capacity();
@@ -232,8 +232,8 @@ impl Answer {
                 return Ok(());
             }
             let now = Instant::now();
-            progress.read(room, now);
-            if progress.is_stuck(now, self.stuck_max, self.account.budget().is_scarce()) {
+            stall.peer_read(room, now);
+            if stall.is_stuck(now, self.stuck_max, self.account.budget().is_scarce()) {
                 return Err(h2::Reason::CANCEL.into());
             }
             if room > 0 {
@@ -256,7 +256,7 @@ impl Body {
 
 enum Step<M> {
     Next(Option<Result<Part<M>, Status>>),
-    /// There is nothing more at the moment.
+    /// No message is ready; what was collected is written.
     Write,
     Gone,
 }
@@ -269,14 +269,14 @@ fn head() -> Response<()> {
 
 fn end(body: &mut SendStream<Chunk>, outcome: Result<(), Status>) -> bool {
     let mut trailers = HeaderMap::with_capacity(2);
-    let told = match outcome {
+    let added = match outcome {
         Ok(()) => {
             trailers.insert("grpc-status", HeaderValue::from_static("0"));
             Ok(())
         }
         Err(status) => status.add_header(&mut trailers),
     };
-    told.is_ok() && body.send_trailers(trailers).is_ok()
+    added.is_ok() && body.send_trailers(trailers).is_ok()
 }
 
 fn put(message: &impl Message, buffer: &mut BytesMut) {

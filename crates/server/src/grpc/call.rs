@@ -1,4 +1,4 @@
-//! One call: its request comes in, its method is found, its answer goes out.
+//! One call: reads its request, admits it, runs the method, writes the answer.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -10,21 +10,22 @@ use tonic::Status;
 
 use super::{
     answer::{Answer, Chunk},
-    io::Peer,
+    connection::Peer,
     metadata::deadline,
+    method::Method,
     receive::Received,
     request::{Content, Incoming, Rejected},
     service::Service,
+    telemetry::refused as refused_stream,
     timing::Timing,
 };
 
-const SERVICE: &str = "/apache.rocketmq.v2.MessagingService/";
-/// What a call takes beside its headers and its request: the state of its handler and of its stream.
+/// Bytes of memory of a call beside its headers and its request: the state of its handler and of its stream.
 const CALL_BYTES: usize = 4 << 10;
-/// What a header takes beside its text.
+/// Bytes of memory of a header beside its text.
 const HEADER_BYTES: usize = 64;
 
-/// What a method can ask about its call.
+/// The headers of a call and the connection it came over.
 pub(super) struct Head {
     pub headers: HeaderMap,
     pub peer: Arc<Peer>,
@@ -41,7 +42,10 @@ macro_rules! unary {
     ($service:ident . $method:ident, $call:ident) => {
         match $call.incoming.only().await {
             Ok(request) => {
-                let answer = $service.$method(&$call.head, request).await;
+                let answer = match $service.admit(&$call.head, request) {
+                    Ok(admitted) => $service.$method(admitted).await,
+                    Err(refused) => refused,
+                };
                 let body = $call.answer.body_of(&answer);
                 drop(answer);
                 $call.answer.send(body).await;
@@ -51,21 +55,10 @@ macro_rules! unary {
     };
 }
 
-/// Answers a call with a stream of messages that hold bodies.
-macro_rules! bodies {
+/// The same for methods that are called less often. Boxed, so that the futures of the other calls stay small.
+macro_rules! boxed {
     ($service:ident . $method:ident, $call:ident) => {
-        match $call.incoming.only().await {
-            Ok(request) => {
-                let found = $service.$method(&$call.head, request);
-                // A client that has lost interest must not get messages.
-                let Some(found) = $call.answer.unless_reset(found).await else { return };
-                // Never closed.
-                let place = $call.head.peer.answers.acquire();
-                let Some(_place) = $call.answer.unless_reset(place).await else { return };
-                $call.answer.stream(found).await;
-            }
-            Err(rejected) => $call.answer.reject(rejected).await,
-        }
+        Box::pin(async { unary!($service.$method, $call) }).await
     };
 }
 
@@ -92,7 +85,8 @@ pub(super) async fn serve(
     peer: Arc<Peer>,
 ) {
     let (head, body) = request.into_parts();
-    let timing = Timing::begin(head.uri.path(), service.shard.counters().clone());
+    let method = Method::of_path(head.uri.path());
+    let timing = Timing::begin(method, service.shard.counters().clone());
     let limits = &service.config.limits;
     let mut answer = Answer::new(respond, timing, peer.account.clone(), limits.stuck_timeout);
     let grpc = |kind: &http::HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
@@ -103,16 +97,32 @@ pub(super) async fn serve(
         Ok(grant) => grant,
         Err(spent) => return answer.reject(Rejected::Spent(spent)).await,
     };
-    let method = head.uri.path().strip_prefix(SERVICE).unwrap_or("");
-    let content = if method == "SendMessage" { Content::Bodies } else { Content::Fields };
+    let Some(method) = method else {
+        return answer.refuse(&Status::unimplemented("there is no such method here"));
+    };
+    let content = if method == Method::SendMessage { Content::Bodies } else { Content::Fields };
     let incoming = Incoming::new(body, content, grant, limits.request_timeout);
     let mut call = Call { head: Head { headers: head.headers, peer }, incoming, answer };
     match method {
-        "SendMessage" => unary!(service.send_message, call),
-        "ReceiveMessage" => receive(&service, call).await,
-        "AckMessage" => unary!(service.ack_message, call),
-        // Boxed, so that the futures of the calls above stay small.
-        _ => Box::pin(serve_other(service, method, call)).await,
+        Method::SendMessage => unary!(service.send_message, call),
+        Method::ReceiveMessage => receive(&service, call).await,
+        Method::AckMessage => unary!(service.ack_message, call),
+        Method::QueryRoute => boxed!(service.query_route, call),
+        Method::Heartbeat => boxed!(service.heartbeat, call),
+        Method::QueryAssignment => boxed!(service.query_assignment, call),
+        Method::ChangeInvisibleDuration => boxed!(service.change_invisible_duration, call),
+        Method::ForwardMessageToDeadLetterQueue => {
+            boxed!(service.forward_message_to_dead_letter_queue, call);
+        }
+        Method::EndTransaction => boxed!(service.end_transaction, call),
+        Method::RecallMessage => boxed!(service.recall_message, call),
+        Method::NotifyClientTermination => boxed!(service.notify_client_termination, call),
+        Method::UpdateOffset => boxed!(service.update_offset, call),
+        Method::GetOffset => boxed!(service.get_offset, call),
+        Method::QueryOffset => boxed!(service.query_offset, call),
+        Method::SyncLiteSubscription => boxed!(service.sync_lite_subscription, call),
+        Method::PullMessage => Box::pin(pull(&service, call)).await,
+        Method::Telemetry => Box::pin(telemetry(&service, call)).await,
     }
 }
 
@@ -125,44 +135,50 @@ async fn receive(service: &Service, mut call: Call) {
     let deadline = deadline(&call.head.headers).and_then(|time| Instant::now().checked_add(time));
     let Call { head, answer, .. } = &mut call;
     let answering = async {
-        let Received { frames, deliveries } =
-            answer.unless_reset(service.receive_message(head, request)).await?;
-        // Never closed.
+        let Received { frames, deliveries } = match service.admit(head, request) {
+            Ok(admitted) => answer.unless_reset(service.receive_message(admitted)).await?,
+            Err(refused) => refused,
+        };
+        // The semaphore is never closed.
         let _place = answer.unless_reset(head.peer.answers.acquire()).await?;
         if answer.stream(frames).await {
-            deliveries.into_iter().for_each(|deliveries| head.peer.sent.put(deliveries));
+            deliveries.into_iter().for_each(|deliveries| head.peer.unflushed.put(deliveries));
         }
         Some(())
     };
     match deadline {
-        // After it the client has given the call up, whether or not it could say so.
+        // After the deadline the client has given the call up, whether or not its cancellation has arrived.
         Some(deadline) => drop(tokio::time::timeout_at(deadline, answering).await),
         None => drop(answering.await),
     }
 }
 
-async fn serve_other(service: Arc<Service>, method: &str, mut call: Call) {
-    match method {
-        "QueryRoute" => unary!(service.query_route, call),
-        "Heartbeat" => unary!(service.heartbeat, call),
-        "QueryAssignment" => unary!(service.query_assignment, call),
-        "ChangeInvisibleDuration" => unary!(service.change_invisible_duration, call),
-        "ForwardMessageToDeadLetterQueue" => unary!(service.forward_message_to_dead_letter_queue, call),
-        "EndTransaction" => unary!(service.end_transaction, call),
-        "RecallMessage" => unary!(service.recall_message, call),
-        "NotifyClientTermination" => unary!(service.notify_client_termination, call),
-        "UpdateOffset" => unary!(service.update_offset, call),
-        "GetOffset" => unary!(service.get_offset, call),
-        "QueryOffset" => unary!(service.query_offset, call),
-        "SyncLiteSubscription" => unary!(service.sync_lite_subscription, call),
-        "PullMessage" => bodies!(service.pull_message, call),
-        "Telemetry" => {
-            let _open = TelemetryOpen::of(&call.head.peer);
-            let incoming = call.incoming.patient();
-            call.answer.stream(service.telemetry(&call.head, incoming)).await;
+/// Ends early when the client cancels the call: no messages are read for it then.
+async fn pull(service: &Service, mut call: Call) {
+    let Call { head, incoming, answer } = &mut call;
+    let request = match incoming.only().await {
+        Ok(request) => request,
+        Err(rejected) => return answer.reject(rejected).await,
+    };
+    let found = match service.admit(head, request) {
+        Ok(admitted) => answer.unless_reset(service.pull_message(admitted)).await,
+        Err(refused) => Some(refused),
+    };
+    let Some(found) = found else { return };
+    // The semaphore is never closed.
+    let Some(_place) = answer.unless_reset(head.peer.answers.acquire()).await else { return };
+    answer.stream(found).await;
+}
+
+async fn telemetry(service: &Service, mut call: Call) {
+    let _open = TelemetryOpen::of(&call.head.peer);
+    let commands = match service.admit_stream(&call.head) {
+        Ok((caller, identity)) => {
+            service.open_telemetry(caller, identity, call.incoming.without_pause_limit())
         }
-        _ => call.answer.refuse(&Status::unimplemented("there is no such method here")),
-    }
+        Err(refusal) => refused_stream(&refusal),
+    };
+    call.answer.stream(commands).await;
 }
 
 fn header_bytes(headers: &HeaderMap) -> usize {

@@ -1,4 +1,5 @@
-//! Who is connected. What is known of a client outlives its telemetry stream: some do not open it again for minutes.
+//! The clients that are or were lately connected. What is known of a client outlives its telemetry stream, which some clients
+//! open again only after minutes.
 
 use std::{
     collections::HashMap,
@@ -11,23 +12,26 @@ use redstart_engine::{GroupName, TopicName};
 use rustc_hash::FxHashMap;
 
 use super::command_stream::CommandStream;
-use crate::statistics::{Alike, Crowd};
+use crate::{
+    access::Identity,
+    statistics::{ClientCounts, ClientLabels},
+};
 
-/// Without a sign of life for this long a client is forgotten.
+/// A client is forgotten when it has made no call for this long.
 const EXPIRY: Duration = Duration::from_secs(120);
 /// Clients known at a time; past it new ones are refused.
 const CLIENTS_MAX: usize = 100_000;
-/// Bytes of all that clients have said about themselves, their ids included.
-const TOLD_BYTES_MAX: usize = 256 << 20;
-/// What is kept of a client beside that.
+/// Bytes of the ids and settings of all clients.
+const CLIENTS_BYTES_MAX: usize = 256 << 20;
+/// Bytes that are counted for a client beside its id and its settings.
 const CLIENT_BYTES: usize = 256;
-/// Topics of half messages that are remembered of a client.
+/// Topics that a client has sent half messages to; the newest are kept.
 const HALVES_MAX: usize = 16;
 
-/// What kind of client somebody says to be.
+/// What a client's settings say it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientKind {
-    /// It has not said.
+    /// The client has sent no settings, or none of a known type.
     #[default]
     Unknown,
     Producer,
@@ -71,9 +75,9 @@ pub struct Polling {
     pub request_timeout: Option<Duration>,
 }
 
-/// What a client has said about itself.
+/// A client's settings, as far as the server uses them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct ClientSettings {
     pub kind: ClientKind,
     pub group: Option<GroupName>,
     pub publishes: Vec<TopicName>,
@@ -83,7 +87,7 @@ pub struct Told {
     pub polling: Polling,
 }
 
-impl Told {
+impl ClientSettings {
     fn bytes(&self) -> usize {
         const EACH: usize = 32;
         let published = self.publishes.iter().map(|topic| topic.as_str().len() + EACH);
@@ -99,55 +103,59 @@ impl Told {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientView {
     pub id: String,
-    pub told: Told,
+    pub settings: ClientSettings,
     pub remote: Option<SocketAddr>,
-    /// How long ago it was last heard of.
+    /// Time since its last call.
     pub silent_for: Duration,
 }
 
 #[derive(Debug)]
 struct Client {
-    /// Its settings; others are known by their requests alone.
-    told: Option<Told>,
+    /// `None` for a client that has made calls and sent no settings yet.
+    settings: Option<ClientSettings>,
     remote: Option<SocketAddr>,
     stream: Option<CommandStream>,
     seen: Instant,
-    /// Topics of its half messages, newest last: its settings may tell of them later, or not at all.
+    /// Topics of its half messages, newest last. Its settings may name them later, or not at all.
     halves: Vec<TopicName>,
+    /// Its user: nobody else may use its id.
+    identity: Option<Identity>,
 }
 
 impl Client {
     fn bytes(&self, id: &str) -> usize {
         let halves: usize = self.halves.iter().map(|topic| topic.as_str().len()).sum();
-        id.len() + CLIENT_BYTES + halves + self.told.as_ref().map_or(0, Told::bytes)
+        id.len() + CLIENT_BYTES + halves + self.settings.as_ref().map_or(0, ClientSettings::bytes)
     }
 
     fn publishes(&self, topic: &TopicName) -> bool {
-        self.halves.contains(topic) || self.told.as_ref().is_some_and(|told| told.publishes.contains(topic))
+        self.halves.contains(topic)
+            || self.settings.as_ref().is_some_and(|settings| settings.publishes.contains(topic))
     }
 }
 
 #[derive(Debug, Default)]
 struct Known {
     by_id: HashMap<String, Client>,
-    told_bytes: usize,
+    /// Sum of [`Client::bytes`].
+    bytes: usize,
 }
 
 impl Known {
     fn forget(&mut self, id: &str) {
         if let Some(client) = self.by_id.remove(id) {
-            self.told_bytes -= client.bytes(id);
+            self.bytes -= client.bytes(id);
         }
     }
 
-    /// Knows a client from now on, or what it says anew.
-    fn put(&mut self, id: &str, client: Client) -> Result<(), Full> {
+    /// Adds a client, or replaces what is known of it.
+    fn put(&mut self, id: &str, client: Client) -> Result<(), Unregistered> {
         let before = self.by_id.get(id).map(|client| client.bytes(id));
-        let told_bytes = self.told_bytes - before.unwrap_or(0) + client.bytes(id);
-        if (before.is_none() && self.by_id.len() >= CLIENTS_MAX) || told_bytes > TOLD_BYTES_MAX {
-            return Err(Full);
+        let bytes = self.bytes - before.unwrap_or(0) + client.bytes(id);
+        if (before.is_none() && self.by_id.len() >= CLIENTS_MAX) || bytes > CLIENTS_BYTES_MAX {
+            return Err(Unregistered::Full);
         }
-        self.told_bytes = told_bytes;
+        self.bytes = bytes;
         self.by_id.insert(id.to_owned(), client);
         Ok(())
     }
@@ -158,44 +166,71 @@ pub(super) struct Clients {
     known: Mutex<Known>,
 }
 
-/// There are too many clients, or they have said too much.
+/// A client that is not known from now on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) enum Unregistered {
+    /// There are too many clients, or their settings take too many bytes.
+    Full,
+    /// Another user has a client of this id.
+    Taken,
+}
 
 impl Clients {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a client or what it says anew; its stream is where commands for it go.
+    /// Adds a client or replaces its settings. Commands for it go to `stream`.
     pub fn register(
         &self,
         id: &str,
-        told: Told,
+        identity: &Identity,
+        settings: ClientSettings,
         remote: Option<SocketAddr>,
         stream: CommandStream,
-    ) -> Result<(), Full> {
+    ) -> Result<(), Unregistered> {
         let mut known = self.lock();
-        let halves = known.by_id.get(id).map(|client| client.halves.clone()).unwrap_or_default();
-        let client = Client { told: Some(told), remote, stream: Some(stream), seen: Instant::now(), halves };
-        known.put(id, client)
+        let before = known.by_id.get(id);
+        if before
+            .and_then(|client| client.identity.as_ref())
+            .is_some_and(|owner| !owner.is_same_user(identity))
+        {
+            return Err(Unregistered::Taken);
+        }
+        let halves = before.map(|client| client.halves.clone()).unwrap_or_default();
+        let identity = Some(identity.clone());
+        let (settings, stream, seen) = (Some(settings), Some(stream), Instant::now());
+        known.put(id, Client { settings, remote, stream, seen, halves, identity })
     }
 
-    /// A sign of life. `false` when the client has not told its settings.
+    /// Ties a known client to the user that calls with its id. `false` when it is another user's.
+    pub fn claim(&self, id: &str, identity: &Identity) -> bool {
+        let mut known = self.lock();
+        let Some(client) = known.by_id.get_mut(id) else { return true };
+        client.identity.get_or_insert_with(|| identity.clone()).is_same_user(identity)
+    }
+
+    /// Notes that the client is alive. `false` when the server does not have its settings.
     pub fn seen(&self, id: &str) -> bool {
         self.lock().by_id.get_mut(id).is_some_and(|client| {
             client.seen = Instant::now();
-            client.told.is_some()
+            client.settings.is_some()
         })
     }
 
-    /// A sign of life of a client that may not have told its settings, after a restart of the server for one.
+    /// Adds a client that has sent no settings yet, as happens after a restart of the server.
     pub fn touch(&self, id: &str) {
         let mut known = self.lock();
         if !known.by_id.contains_key(id) {
-            let client =
-                Client { told: None, remote: None, stream: None, seen: Instant::now(), halves: Vec::new() };
-            // One for which there is no place is served all the same.
+            let client = Client {
+                settings: None,
+                remote: None,
+                stream: None,
+                seen: Instant::now(),
+                halves: Vec::new(),
+                identity: None,
+            };
+            // Past the limits a client is not tracked, and served all the same.
             let _ = known.put(id, client);
         }
     }
@@ -208,54 +243,58 @@ impl Clients {
         self.lock().forget(id);
     }
 
-    /// The client has ended its stream: nothing goes there any more. What is known of the client stays.
+    /// The client's stream has ended: commands go there no more. What is known of the client stays.
     pub fn stream_ended(&self, id: &str, stream: &CommandStream) {
         if let Some(client) = self.lock().by_id.get_mut(id) {
             client.stream.take_if(|current| current.is_same(stream));
         }
     }
 
-    /// The client has sent a half message to the topic: it can be asked about that one.
+    /// The client has sent a half message to the topic, so that it can be asked about its transactions.
     pub fn sent_half(&self, id: &str, topic: &TopicName) {
         let mut known = self.lock();
-        let Known { by_id, told_bytes } = &mut *known;
+        let Known { by_id, bytes } = &mut *known;
         let Some(client) = by_id.get_mut(id).filter(|client| !client.publishes(topic)) else { return };
-        *told_bytes -= client.bytes(id);
+        *bytes -= client.bytes(id);
         if client.halves.len() == HALVES_MAX {
             client.halves.remove(0);
         }
-        if *told_bytes + client.bytes(id) + topic.as_str().len() <= TOLD_BYTES_MAX {
+        if *bytes + client.bytes(id) + topic.as_str().len() <= CLIENTS_BYTES_MAX {
             client.halves.push(topic.clone());
         }
-        *told_bytes += client.bytes(id);
+        *bytes += client.bytes(id);
     }
 
-    /// Streams of clients that publish to a topic, those heard of last first.
-    pub fn publishers(&self, topic: &TopicName) -> Vec<CommandStream> {
+    /// Streams of the clients that publish to a topic, the most recently active first.
+    pub fn publishers(
+        &self,
+        topic: &TopicName,
+        may: impl Fn(Option<&Identity>) -> bool,
+    ) -> Vec<CommandStream> {
         let known = self.lock();
         let mut found: Vec<(&Client, &CommandStream)> = known
             .by_id
             .values()
-            .filter(|client| client.publishes(topic))
+            .filter(|client| client.publishes(topic) && may(client.identity.as_ref()))
             .filter_map(|client| Some((client, client.stream.as_ref().filter(|stream| !stream.is_closed())?)))
             .collect();
         found.sort_by_key(|(client, _)| std::cmp::Reverse(client.seen));
         found.into_iter().map(|(_, stream)| stream.clone()).collect()
     }
 
-    /// Whether its settings said that it is a lite consumer; `None` when it has told none.
+    /// Whether the client is a lite consumer; `None` without its settings.
     pub fn is_lite(&self, id: &str) -> Option<bool> {
-        self.lock().by_id.get(id)?.told.as_ref().map(|told| told.kind.is_lite())
+        self.lock().by_id.get(id)?.settings.as_ref().map(|settings| settings.kind.is_lite())
     }
 
-    /// How long it waits; nothing is known of one that has told no settings.
+    /// How long the client waits, by its settings.
     pub fn polling(&self, id: &str) -> Polling {
         let known = self.lock();
         known
             .by_id
             .get(id)
-            .and_then(|client| client.told.as_ref())
-            .map(|told| told.polling)
+            .and_then(|client| client.settings.as_ref())
+            .map(|settings| settings.polling)
             .unwrap_or_default()
     }
 
@@ -266,7 +305,7 @@ impl Clients {
         Some(client.stream.clone().filter(|stream| !stream.is_closed()))
     }
 
-    /// Everybody, in the order of their ids.
+    /// All clients, in the order of their ids.
     pub fn all(&self) -> Vec<ClientView> {
         let known = self.lock();
         let mut all: Vec<ClientView> = known
@@ -274,7 +313,7 @@ impl Clients {
             .iter()
             .map(|(id, client)| ClientView {
                 id: id.clone(),
-                told: client.told.clone().unwrap_or_default(),
+                settings: client.settings.clone().unwrap_or_default(),
                 remote: client.remote,
                 silent_for: client.seen.elapsed(),
             })
@@ -283,26 +322,32 @@ impl Clients {
         all
     }
 
-    /// Producers and consumers by what they have in common. Counted first and named later: the lock is everybody's.
-    pub fn crowds(&self) -> (Crowd, Crowd) {
+    /// Producers and consumers by group, language and version. Texts are copied after counting, to hold the lock briefly.
+    pub fn client_counts(&self) -> (ClientCounts, ClientCounts) {
         let known = self.lock();
         let mut kinds: FxHashMap<(Option<&GroupName>, &'static str, &str, &str), usize> =
             FxHashMap::default();
-        for told in known.by_id.values().filter_map(|client| client.told.as_ref()) {
-            let kind = (told.group.as_ref(), told.kind.mode(), told.language.as_str(), told.version.as_str());
+        for settings in known.by_id.values().filter_map(|client| client.settings.as_ref()) {
+            let kind = (
+                settings.group.as_ref(),
+                settings.kind.mode(),
+                settings.language.as_str(),
+                settings.version.as_str(),
+            );
             *kinds.entry(kind).or_default() += 1;
         }
-        let (mut producers, mut consumers) = (Crowd::default(), Crowd::default());
+        let (mut producers, mut consumers) = (ClientCounts::default(), ClientCounts::default());
         for ((group, mode, language, version), clients) in kinds {
-            let crowd = if group.is_some() { &mut consumers } else { &mut producers };
+            let counts = if group.is_some() { &mut consumers } else { &mut producers };
             let group = group.map(ToString::to_string);
-            let alike = Alike { group, mode, language: language.to_owned(), version: version.to_owned() };
-            crowd.add(alike, clients);
+            let labels =
+                ClientLabels { group, mode, language: language.to_owned(), version: version.to_owned() };
+            counts.add(labels, clients);
         }
         (producers, consumers)
     }
 
-    /// Forgets those that have been silent for too long, and says who they were.
+    /// Forgets clients that have made no call for too long; returns their ids.
     pub fn expire(&self) -> Vec<String> {
         let mut known = self.lock();
         let silent = known.by_id.iter().filter(|(_, client)| client.seen.elapsed() >= EXPIRY);
@@ -313,7 +358,7 @@ impl Clients {
         silent
     }
 
-    /// Ends every stream: the server is going down.
+    /// Ends every stream: the server stops.
     pub fn close(&self) {
         for client in self.lock().by_id.values_mut() {
             client.stream = None;
@@ -325,8 +370,12 @@ impl Clients {
 mod tests {
     use super::*;
 
-    fn told(bytes: usize) -> Told {
-        Told { version: "v".repeat(bytes), ..Told::default() }
+    fn user(name: &str) -> Identity {
+        Identity::of(name)
+    }
+
+    fn settings(bytes: usize) -> ClientSettings {
+        ClientSettings { version: "v".repeat(bytes), ..ClientSettings::default() }
     }
 
     fn stream() -> CommandStream {
@@ -334,13 +383,25 @@ mod tests {
     }
 
     #[test]
+    fn a_client_id_is_for_one_user_until_it_is_forgotten() {
+        let clients = Clients::default();
+        let register = |name: &str| clients.register("c", &user(name), settings(0), None, stream());
+        assert!(clients.claim("c", &user("a")), "of nobody yet");
+        assert_eq!(register("a"), Ok(()));
+        assert!(clients.claim("c", &user("a")) && !clients.claim("c", &user("b")));
+        assert_eq!(register("b"), Err(Unregistered::Taken));
+        clients.remove("c");
+        assert_eq!(register("b"), Ok(()));
+    }
+
+    #[test]
     fn what_clients_say_is_counted_once_and_given_back_when_they_go() {
         let clients = Clients::default();
-        let register = |id: &str, bytes| clients.register(id, told(bytes), None, stream());
-        let most = TOLD_BYTES_MAX - CLIENT_BYTES - 1;
-        assert_eq!(register("a", most + 1), Err(Full));
+        let register = |id: &str, bytes| clients.register(id, &user("u"), settings(bytes), None, stream());
+        let most = CLIENTS_BYTES_MAX - CLIENT_BYTES - 1;
+        assert_eq!(register("a", most + 1), Err(Unregistered::Full));
         assert_eq!(register("a", most), Ok(()));
-        assert_eq!(register("b", 1), Err(Full));
+        assert_eq!(register("b", 1), Err(Unregistered::Full));
         let less = most - CLIENT_BYTES - 2;
         assert_eq!(register("a", less), Ok(()), "what it said before counts no more");
         assert_eq!(register("b", 1), Ok(()));
@@ -359,7 +420,7 @@ mod tests {
         for client in clients.all() {
             clients.remove(&client.id);
         }
-        assert_eq!(clients.lock().told_bytes, 0);
+        assert_eq!(clients.lock().bytes, 0);
     }
 
     #[test]
@@ -368,15 +429,15 @@ mod tests {
         let topic = |n: usize| TopicName::new(&format!("t{n}")).unwrap_or_else(|error| panic!("{error}"));
         let account = crate::ByteBudget::default().account(usize::MAX);
         let (stream, _commands) = CommandStream::new(account);
-        clients.register("c", told(0), None, stream.clone()).unwrap();
-        assert!(clients.publishers(&topic(0)).is_empty());
+        clients.register("c", &user("u"), settings(0), None, stream.clone()).unwrap();
+        assert!(clients.publishers(&topic(0), |_| true).is_empty());
         clients.sent_half("c", &topic(0));
-        assert_eq!(clients.publishers(&topic(0)).len(), 1);
-        clients.register("c", told(0), None, stream).unwrap();
-        assert_eq!(clients.publishers(&topic(0)).len(), 1, "also after its settings came again");
+        assert_eq!(clients.publishers(&topic(0), |_| true).len(), 1);
+        clients.register("c", &user("u"), settings(0), None, stream).unwrap();
+        assert_eq!(clients.publishers(&topic(0), |_| true).len(), 1, "also after its settings came again");
         (1..=HALVES_MAX).for_each(|n| clients.sent_half("c", &topic(n)));
-        assert!(clients.publishers(&topic(0)).is_empty(), "only the newest are remembered");
-        assert_eq!(clients.publishers(&topic(HALVES_MAX)).len(), 1);
+        assert!(clients.publishers(&topic(0), |_| true).is_empty(), "only the newest are remembered");
+        assert_eq!(clients.publishers(&topic(HALVES_MAX), |_| true).len(), 1);
     }
 
     #[test]
@@ -384,8 +445,8 @@ mod tests {
         let clients = Clients::default();
         let account = crate::ByteBudget::default().account(usize::MAX);
         let ((old, _a), (new, _b)) = (CommandStream::new(account.clone()), CommandStream::new(account));
-        clients.register("c", told(0), None, old.clone()).unwrap();
-        clients.register("c", told(0), None, new.clone()).unwrap();
+        clients.register("c", &user("u"), settings(0), None, old.clone()).unwrap();
+        clients.register("c", &user("u"), settings(0), None, new.clone()).unwrap();
         clients.stream_ended("c", &old);
         assert!(clients.stream_of("c").unwrap().is_some_and(|stream| stream.is_same(&new)));
         clients.stream_ended("c", &new);

@@ -1,3 +1,5 @@
+//! The server's end of a telemetry stream.
+
 use std::sync::Arc;
 
 use prost::Message as _;
@@ -8,17 +10,17 @@ use tonic::Status;
 use super::answer::Part;
 use crate::byte_budget::Account;
 
-/// Commands that wait for a client to read them; past it the client is too slow and gets no more.
+/// Commands that wait for a client to read them; past it the client gets no more.
 const COMMANDS_MAX: usize = 16;
 
 /// The commands of a telemetry stream, as they go to the client.
 pub(super) type Commands = mpsc::Receiver<Result<Part<TelemetryCommand>, Status>>;
 
-/// Where commands for a client go. Clones are one.
+/// Sends commands to a client. Clones refer to the same stream.
 #[derive(Debug, Clone)]
 pub(super) struct CommandStream {
     commands: mpsc::Sender<Result<Part<TelemetryCommand>, Status>>,
-    /// The connection's: commands count until they are written.
+    /// The account of the connection, in which commands count until they are written.
     account: Arc<Account>,
 }
 
@@ -38,13 +40,13 @@ impl CommandStream {
         self.commands.try_send(Ok(part)).map_err(|_| NotTaken)
     }
 
-    /// Ends the stream with this.
+    /// Ends the stream with a status.
     pub fn fail(&self, status: Status) {
-        // A client that does not read is not told.
+        // A client that does not read does not get the status.
         drop(self.commands.try_send(Err(status)));
     }
 
-    /// Whether no command waits.
+    /// Whether the client has read every command.
     pub fn is_read(&self) -> bool {
         self.commands.capacity() == COMMANDS_MAX
     }
@@ -67,13 +69,13 @@ impl CommandStream {
         self.commands.same_channel(&other.commands)
     }
 
-    /// Sends a command later, unless the stream has ended by then.
+    /// A handle that does not keep the stream open.
     pub fn downgrade(&self) -> WeakCommandStream {
         WeakCommandStream { commands: self.commands.downgrade(), account: self.account.clone() }
     }
 }
 
-/// A stream that this does not keep open.
+/// A handle to a stream that does not keep it open.
 #[derive(Debug)]
 pub(super) struct WeakCommandStream {
     commands: mpsc::WeakSender<Result<Part<TelemetryCommand>, Status>>,

@@ -1,4 +1,4 @@
-//! Questions that the server puts to a client over its telemetry stream, and the answers.
+//! Commands that the server sends to a client over its telemetry stream, and the client's answers.
 
 use std::{
     collections::HashMap,
@@ -20,22 +20,22 @@ use tokio::sync::oneshot;
 use super::{
     clients::{ClientView, Clients},
     convert::{Envelope, to_wire},
+    refusal::ok,
     service::Service,
-    status::ok,
 };
 use crate::{drain::Drained, shard::ShardHandle};
 
 /// How long a client has for its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Questions without an answer yet; past it nothing is asked.
+/// Commands that wait for their answers; past it no further command is sent.
 const PENDING_MAX: usize = 256;
 
-/// What the rest of the process can learn about gRPC clients and ask of them. Cheap to clone.
+/// Lists gRPC clients and sends commands to them, for operators. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Commands {
     clients: Arc<Clients>,
     shard: ShardHandle,
-    questions: Arc<Questions>,
+    pending: Arc<PendingCommands>,
     drained: Drained,
     answer_timeout: Duration,
 }
@@ -48,21 +48,21 @@ pub struct StoredMessage {
     pub size: u32,
 }
 
-/// What a client's listener made of a message that it was given to try.
+/// The result of a client's listener for a message that it was given to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
     Consumed,
     Failed { why: String },
 }
 
-/// Why a client gave no answer, or none of use.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("client {client} is not known here")]
     UnknownClient { client: String },
     #[error("client {client} has no open telemetry stream, or does not read it")]
     Unreachable { client: String },
-    #[error("{PENDING_MAX} commands wait for their answers already")]
+    #[error("{PENDING_MAX} commands are waiting for their answers already")]
     TooMany,
     #[error("client {client} did not answer within {} ms", .within.as_millis())]
     NoAnswer { client: String, within: Duration },
@@ -77,13 +77,13 @@ impl Commands {
         Commands {
             clients: service.clients.clone(),
             shard: service.shard.clone(),
-            questions: service.questions.clone(),
+            pending: service.pending_commands.clone(),
             drained: service.drained.clone(),
             answer_timeout: ANSWER_TIMEOUT,
         }
     }
 
-    /// Takes the permission to write out of all routes, or puts it back.
+    /// Removes the write permission from the routes of all clients, or restores it.
     pub fn drain(&self, drained: bool) {
         self.drained.set(drained);
     }
@@ -94,7 +94,7 @@ impl Commands {
         Commands { answer_timeout, ..self }
     }
 
-    /// Everybody who is or was lately connected.
+    /// All clients that are or were lately connected.
     pub fn clients(&self) -> Vec<ClientView> {
         self.clients.all()
     }
@@ -146,7 +146,7 @@ impl Commands {
             return Err(CommandError::UnknownClient { client: client.to_owned() });
         };
         let stream = stream.ok_or_else(unreachable)?;
-        let mut question = self.questions.put(client).ok_or(CommandError::TooMany)?;
+        let mut question = self.pending.put(client).ok_or(CommandError::TooMany)?;
         let command =
             TelemetryCommand { status: Some(ok()), command: Some(command(question.nonce.to_string())) };
         stream.try_send(command).map_err(|_| unreachable())?;
@@ -163,7 +163,7 @@ fn refused(client: &str, status: Status) -> CommandError {
     CommandError::Refused { client: client.to_owned(), code: status.code, message: status.message }
 }
 
-/// What a client said to a command.
+/// A client's answer to a command.
 #[derive(Debug, Default)]
 struct Answer {
     status: Option<Status>,
@@ -172,7 +172,7 @@ struct Answer {
 
 /// Commands whose answers are awaited.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(super) struct PendingCommands {
     pending: Mutex<HashMap<u64, Pending>>,
     next: AtomicU64,
 }
@@ -183,27 +183,27 @@ struct Pending {
     answer: oneshot::Sender<Answer>,
 }
 
-/// One that waits; it is forgotten with this.
+/// A command whose answer is awaited. Dropping it ends the wait.
 #[derive(Debug)]
-struct Question<'a> {
+struct PendingAnswer<'a> {
     nonce: u64,
     answer: oneshot::Receiver<Answer>,
-    all: &'a Questions,
+    all: &'a PendingCommands,
 }
 
-impl Drop for Question<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         self.all.lock().remove(&self.nonce);
     }
 }
 
-impl Questions {
+impl PendingCommands {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` when too many wait.
-    fn put(&self, client: &str) -> Option<Question<'_>> {
+    fn put(&self, client: &str) -> Option<PendingAnswer<'_>> {
         let mut pending = self.lock();
         if pending.len() >= PENDING_MAX {
             return None;
@@ -212,10 +212,11 @@ impl Questions {
         let (sender, answer) = oneshot::channel();
         pending.insert(nonce, Pending { client: client.to_owned(), answer: sender });
         drop(pending);
-        Some(Question { nonce, answer, all: self })
+        Some(PendingAnswer { nonce, answer, all: self })
     }
 
-    /// Takes a client's answer. What nobody has asked for, or asked somebody else, is dropped.
+    /// Hands a client's answer to the task that waits for it. An answer without a command, or from another client than the one
+    /// that was asked, is dropped.
     pub fn answered(&self, client: &str, status: Option<Status>, command: Command) {
         let (nonce, text) = match command {
             Command::ThreadStackTrace(trace) => (trace.nonce, trace.thread_stack_trace),
@@ -233,7 +234,7 @@ impl Questions {
         if pending.get(&nonce).is_some_and(|pending| pending.client == client)
             && let Some(found) = pending.remove(&nonce)
         {
-            // Whoever asked may have given up.
+            // The task that asked may have given up.
             drop(found.answer.send(Answer { status, text }));
         }
     }
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn questions_are_bounded_and_forgotten_with_who_asked() {
-        let questions = Questions::default();
+        let questions = PendingCommands::default();
         let asked: Vec<_> = (0..PENDING_MAX).map(|_| questions.put("c").unwrap()).collect();
         assert!(questions.put("c").is_none());
         drop(asked);

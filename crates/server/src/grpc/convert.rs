@@ -1,4 +1,4 @@
-//! Messages between the protocol's shape and the engine's.
+//! Conversion of messages between the protocol and the engine.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,18 +12,18 @@ use redstart_wire::v2::{
 };
 use sha1::{Digest as _, Sha1};
 
-use super::{handle::to_hex, status::Refusal};
+use super::{refusal::Refusal, signer::to_hex};
 
-/// Kept as a property of this name: the producer's trace context.
+/// The property in which the producer's trace context is stored.
 const TRACE_CONTEXT: &str = "TRACE_CONTEXT";
-/// Bit of the system flag that says: the body is compressed.
+/// Bit of the system flag: the body is compressed.
 const COMPRESSED: i32 = 1;
 const MESSAGE_GROUP_LEN_MAX: usize = 64;
-/// Properties that a producer may set on a message, and the bytes of their names and values.
+/// User properties of a message, and the bytes of their names and values.
 const USER_PROPERTIES_MAX: usize = 128;
 const USER_PROPERTIES_BYTES_MAX: usize = 16 << 10;
 
-/// Names that users cannot give to their properties: the protocols and the broker use them.
+/// Property names that the protocols and the broker use. Users cannot set them.
 const RESERVED: &[&str] = &[
     "TRACE_ON",
     "MSG_REGION",
@@ -85,7 +85,7 @@ pub(super) fn duration(time: Duration) -> prost_types::Duration {
     prost_types::Duration { seconds: time.as_secs() as i64, nanos: time.subsec_nanos() as i32 }
 }
 
-/// A duration of the wire; negative ones are none.
+/// A duration of the protocol; `None` if it is negative.
 pub(super) fn from_duration(time: &prost_types::Duration) -> Option<Duration> {
     Duration::try_from(*time).ok()
 }
@@ -99,7 +99,7 @@ pub(super) fn from_timestamp(at: &prost_types::Timestamp) -> Timestamp {
     Timestamp(u64::try_from(ms.max(0)).unwrap_or(u64::MAX))
 }
 
-/// A message as the engine stores it. `half` is told apart by the caller.
+/// A message as the engine stores it.
 pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     let system = message.system_properties.unwrap_or_default();
     if message.body.is_empty() {
@@ -117,7 +117,7 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
         let lite = LiteName::new(&lite)?;
         properties.push((LITE_TOPIC.to_owned(), lite.to_string()));
     }
-    // Whoever reads it would take it for something else.
+    // An unknown encoding is refused: consumers would misread the body.
     let Ok(encoding) = Encoding::try_from(system.body_encoding) else {
         let why = format!("the body encoding {} is not known", system.body_encoding);
         return Err(Refusal::new(Code::MessageCorrupted, why));
@@ -139,7 +139,7 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     })
 }
 
-/// What a producer may set itself. What the protocol has fields of its own for does not count.
+/// Checks the properties that a producer sets itself. Properties with a field of their own in the protocol are not counted.
 fn check_user_properties(properties: &HashMap<String, String>) -> Result<(), Refusal> {
     if let Some(name) = properties.keys().find(|name| RESERVED.contains(&name.as_str())) {
         let why = format!("property is used by system: {name}");
@@ -160,7 +160,7 @@ fn check_user_properties(properties: &HashMap<String, String>) -> Result<(), Ref
     Ok(())
 }
 
-/// Where and how a message is delivered.
+/// The delivery of a message: its queue, times and receipt handle.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Envelope {
     pub topic: Resource,
@@ -172,7 +172,7 @@ pub(super) struct Envelope {
     pub invisible: Option<Duration>,
 }
 
-/// Every client checks SHA-1 and MD5 alike; processors have instructions for the former.
+/// Clients accept SHA-1 and MD5; processors have instructions for SHA-1.
 fn digest(body: &[u8]) -> Digest {
     Digest { r#type: DigestType::Sha1.into(), checksum: to_hex(&Sha1::digest(body)) }
 }
@@ -190,7 +190,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
             LITE_TOPIC => lite_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_TOPIC => origin_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_MESSAGE_ID => origin_id = Some((*value).to_owned()),
-            // What 4.x clients and the broker say to each other is no business of the user.
+            // Properties between 4.x clients and the broker are not shown to users.
             name if RESERVED.contains(&name) => {}
             name => {
                 user_properties.insert(name.to_owned(), (*value).to_owned());

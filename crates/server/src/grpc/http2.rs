@@ -1,5 +1,5 @@
-//! One HTTP/2 connection and its calls, in one task: the calls of a connection wake it together, and what they answer
-//! is written together.
+//! One HTTP/2 connection and its calls, in one task: a wake-up serves all calls that are ready, and their answers are written
+//! with one system call.
 
 use std::{
     future::poll_fn,
@@ -17,10 +17,10 @@ use super::{
     Limits,
     answer::Chunk,
     call,
-    io::{Connection, Peer, open},
+    connection::{Connection, Peer, open},
     service::Service,
 };
-use crate::{byte_budget::Account, listen::Activity, progress::Progress};
+use crate::{byte_budget::Account, listen::Activity, stall_detector::StallDetector};
 
 /// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
 const STREAMS_MAX: u32 = 1024;
@@ -30,7 +30,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// Calls that were cancelled before they were begun; past it the connection is ended.
 const RESETS_MAX: usize = 20;
 
-/// What the futures of a connection end with.
+/// How a future of the connection's task ends.
 enum Event {
     Answered,
     /// The server goes down.
@@ -74,7 +74,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
         .handshake::<_, Chunk>(connection);
     let Ok(Ok(mut http)) = tokio::time::timeout(limits.handshake_timeout, handshake).await else { return };
 
-    // Futures in here are polled only when they were woken.
+    // `FuturesUnordered` polls only the futures that were woken.
     let mut running = FuturesUnordered::new();
     running.push(Either::Right(stopping(service.stopped.clone()).boxed()));
     if let Some(pings) = http.ping_pong() {
@@ -85,7 +85,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
     poll_fn(|cx| {
         loop {
             let mut begun = false;
-            // Reads what has come, and writes what was answered before.
+            // Reads requests that have come, and writes answers of the round before.
             while let Poll::Ready(accepted) = http.poll_accept(cx) {
                 let Some(Ok((request, respond))) = accepted else { return Poll::Ready(()) };
                 let call = call::serve(service.clone(), request, respond, peer.clone());
@@ -93,7 +93,7 @@ async fn serve_open(connection: Connection, service: &Arc<Service>, activity: &A
                 activity.requested();
                 begun = true;
             }
-            peer.sent.wrote();
+            peer.unflushed.confirm_written();
             while let Poll::Ready(Some(event)) = running.poll_next_unpin(cx) {
                 match event {
                     Event::Answered => {}
@@ -132,21 +132,21 @@ async fn keep_alive(mut pings: PingPong, limits: &Limits) -> Event {
     }
 }
 
-/// Ends with a peer that does not read from its socket. Calls whose answers wait for the peer's window end by themselves.
+/// Ends when the peer has stopped reading from its socket. Calls whose answers wait for the peer's window end by themselves.
 async fn watch_writes(peer: Arc<Peer>, limits: &Limits) -> Event {
-    let mut progress = Progress::new(Instant::now());
+    let mut stall = StallDetector::new(Instant::now());
     let mut before = 0;
     loop {
         tokio::time::sleep(limits.stuck_timeout / 2).await;
         peer.account.trim();
         let (written, now) = (peer.written.load(Ordering::Relaxed), Instant::now());
-        if peer.sent.is_blocked() {
-            progress.read((written - before) as usize, now);
+        if peer.unflushed.is_blocked() {
+            stall.peer_read((written - before) as usize, now);
         } else {
-            progress.is_done(now);
+            stall.reset(now);
         }
         before = written;
-        if progress.is_stuck(now, limits.stuck_timeout, peer.account.budget().is_scarce()) {
+        if stall.is_stuck(now, limits.stuck_timeout, peer.account.budget().is_scarce()) {
             return Event::Dead;
         }
     }

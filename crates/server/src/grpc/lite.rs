@@ -1,4 +1,4 @@
-//! Lite topics: who may use which, what a client has subscribed to, and whom to tell of a loss.
+//! Lite topics: the binding of groups, the subscriptions of clients, and notices to clients that lose a lite topic.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,25 +12,25 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    refusal::{Refusal, ok},
     service::Service,
-    status::{Refusal, ok},
 };
-use crate::shard::{LiteAction, LiteChange, LiteNotice, TooManyLites, Unavailable};
+use crate::shard::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubscriptions, Unavailable};
 
 /// Attributes of a consumer group: the topic whose lite topics it consumes, and whether each belongs to one client.
 pub(crate) const BIND_TOPIC: &str = "lite.bind.topic";
 pub(crate) const SUB_MODEL: &str = "lite.sub.model";
 pub(crate) const EXCLUSIVE: &str = "Exclusive";
 
-/// What clients are told. They count for themselves and may be late, so a little more is taken.
+/// Lite topics that one client may subscribe to. Clients count for themselves and may lag behind, so a few more are accepted.
 pub(super) const QUOTA: usize = 2000;
 const QUOTA_TOLERANCE: usize = 300;
 pub(super) const NAME_LEN_MAX: usize = LITE_TOPIC_LEN_MAX;
-/// A lite topic that is being removed can be made again when that is durable.
+/// A lite topic that is being removed can be created again once the removal is durable.
 const ENSURE_TRIES: usize = 3;
 const UPKEEP_PAUSE: Duration = Duration::from_millis(200);
 
-/// How a group may be used.
+/// The topic that a group of lite consumers is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Binding {
     pub parent: String,
@@ -49,14 +49,14 @@ impl From<LiteError> for Refusal {
     }
 }
 
-impl From<TooManyLites> for Refusal {
-    fn from(error: TooManyLites) -> Self {
+impl From<TooManyLiteSubscriptions> for Refusal {
+    fn from(error: TooManyLiteSubscriptions) -> Self {
         Refusal::new(Code::LiteSubscriptionQuotaExceeded, error.to_string())
     }
 }
 
 impl Service {
-    /// Takes over what a client has subscribed to.
+    /// Applies a change of a client's subscriptions.
     pub(super) async fn sync_lites(
         &self,
         client: &str,
@@ -94,7 +94,7 @@ impl Service {
         Ok(())
     }
 
-    /// Makes the lite topics that do not exist, and says what all of them are.
+    /// Creates the lite topics that do not exist; returns the ids of all.
     pub(super) async fn ensure_lites(
         &self,
         parent: &TopicName,
@@ -127,13 +127,13 @@ impl Service {
         check_binding(binding.await?, group, topic)
     }
 
-    /// Clients that are gone have no subscriptions, and those whose lite topics are gone are told.
+    /// Removes the subscriptions of clients that are gone, and notifies clients whose lite topics have been removed.
     pub(super) async fn lite_upkeep(&self, gone: Vec<String>) {
         loop {
             match self.shard.lite_upkeep(gone.clone()) {
                 Ok(reply) => return self.notify_lost(reply.await.unwrap_or_default()),
                 Err(Unavailable::Stopped) => return,
-                // To forget them now would be to keep their subscriptions for ever.
+                // Tried again: otherwise their subscriptions would stay for ever.
                 Err(Unavailable::Overloaded { .. }) => tokio::time::sleep(UPKEEP_PAUSE).await,
             }
         }
@@ -146,13 +146,13 @@ impl Service {
                 status: Some(ok()),
                 command: Some(Command::NotifyUnsubscribeLiteCommand(command)),
             };
-            // Without a stream, or with a full one, it finds out when it receives nothing.
-            let told = self
+            // A client without a stream, or with a full one, notices when it receives nothing.
+            let notified = self
                 .clients
                 .stream_of(&client)
                 .flatten()
                 .is_some_and(|stream| stream.try_send(command).is_ok());
-            tracing::debug!(client, %lite, told, "a client has lost a lite topic");
+            tracing::debug!(client, %lite, notified, "a client has lost a lite topic");
         }
     }
 }
@@ -174,18 +174,18 @@ fn check_binding(binding: Option<Binding>, group: &GroupName, topic: &TopicName)
         }
         None => {
             let why = format!(
-                "consumer group {group} is not bound to a topic with lite topics; bind it with: mqadmin updateSubGroup -c DefaultCluster -g {group} -a +{BIND_TOPIC}={topic}"
+                "consumer group {group} is not bound to a topic with lite topics; bind it with: redstart group update {group} --attribute {BIND_TOPIC}={topic}"
             );
             Err(Refusal::new(Code::IllegalConsumerGroup, why))
         }
     }
 }
 
-/// Each name once.
+/// The names, without duplicates.
 fn names(names: &[String]) -> Result<Vec<LiteName>, Refusal> {
     let (value, limit) = (names.len(), QUOTA + QUOTA_TOLERANCE);
     if value > limit {
-        return Err(TooManyLites { what: "lite topics of one client", value, limit }.into());
+        return Err(TooManyLiteSubscriptions { what: "lite topics of one client", value, limit }.into());
     }
     let names = names.iter().map(|name| LiteName::new(name)).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(names.into_iter().collect())
@@ -235,7 +235,11 @@ mod tests {
         assert_eq!(check_binding(Some(bound("q")), &group, &topic).unwrap_err().code, Code::IllegalTopic);
         let refusal = check_binding(None, &group, &topic).unwrap_err();
         assert_eq!(refusal.code, Code::IllegalConsumerGroup);
-        assert!(refusal.message.contains("-g g -a +lite.bind.topic=p"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("group update g --attribute lite.bind.topic=p"),
+            "{}",
+            refusal.message
+        );
     }
 
     #[test]

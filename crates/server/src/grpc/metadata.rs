@@ -1,35 +1,25 @@
-//! What a request says about its sender, and how long that waits.
+//! What the headers of a request say about its client and how long that waits.
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
-/// The client's name for itself. Retries of some clients repeat every key: the last value counts.
+/// The id that the client has chosen.
 pub(super) fn client_id(headers: &HeaderMap) -> Option<&str> {
-    let id = headers.get_all("x-mq-client-id").iter().next_back()?.to_str().ok()?;
+    let id = last(headers, "x-mq-client-id")?;
     (!id.trim().is_empty() && id.len() <= CLIENT_ID_LEN_MAX).then_some(id)
+}
+
+/// The last value of a header. Clients that try again add all headers once more: the last of each belong together.
+pub(super) fn last<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    redstart_auth::signature::grpc::last(headers.get_all(name).iter())?.to_str().ok()
 }
 
 const CLIENT_ID_LEN_MAX: usize = 512;
 
-/// Who asks for messages.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub client: String,
-    /// How long it waits for the answer.
-    pub deadline: Option<Duration>,
-    /// It is a Go client.
-    pub go: bool,
-}
-
-/// Whoever made the request; its id was found before.
-pub(super) fn caller(headers: &HeaderMap, client: &str) -> Caller {
-    let language = headers.get_all("x-mq-language").iter().next_back();
-    Caller {
-        client: client.to_owned(),
-        deadline: deadline(headers),
-        go: language.is_some_and(|language| language == "GO"),
-    }
+/// The language of the client, in capitals.
+pub(super) fn language(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get_all("x-mq-language").iter().next_back()
 }
 
 /// How long the client waits for the answer.

@@ -1,39 +1,42 @@
 //! The gRPC front end: the messaging service of the RocketMQ 5.x clients.
 //!
-//! It translates, and holds no delivery state: what a client may do with a message is in its signed receipt handle.
-//! What it does hold is who the clients are ([`clients`]) and which of their messages are to be renewed ([`renewal`]).
+//! It translates between the protocol and the shard and has no delivery state: a receipt handle, signed by the broker, names
+//! a delivery. It knows the connected clients ([`clients`]) and the deliveries to renew for them ([`renewal`]).
 
 mod ack;
+mod admission;
 mod answer;
 mod call;
-mod claim;
 mod clients;
 mod command_stream;
 mod commands;
-mod conduct;
+mod connection;
 mod convert;
-mod elsewhere;
+mod frame_rate;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod handle;
 mod http2;
-mod io;
 mod lite;
 mod metadata;
+mod method;
+mod monitor;
 mod offsets;
+mod other_protocol;
 mod receive;
+mod refusal;
 mod renewal;
 mod request;
+mod rights;
 mod route;
+mod scope;
 mod send;
-mod sent;
 mod service;
 mod settings;
-mod status;
+mod signer;
 mod telemetry;
 mod timing;
 mod transactions;
-mod view;
+mod unflushed;
 
 use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -45,24 +48,25 @@ use tokio::{
 use crate::{
     Resources,
     drain::Drained,
-    handover::Returns,
+    handover::GiveBackQueue,
     listen::{self, Port, PortLimits},
-    progress::STUCK_MAX,
     shard::ShardHandle,
+    stall_detector::STUCK_MAX,
     tls::{self, CertificateFiles, TlsError},
 };
 use clients::Clients;
-use commands::Questions;
-use handle::Signer;
+use commands::PendingCommands;
 use renewal::Renewal;
 use service::Service;
+use signer::Signer;
 
-pub use clients::{ClientKind, ClientSubscription, ClientView, Polling, Told};
+pub use clients::{ClientKind, ClientSettings, ClientSubscription, ClientView, Polling};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
-pub use view::View;
+pub use monitor::Monitor;
 
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
-pub(crate) use timing::{may_wait, method_name};
+pub use method::METHODS;
+pub(crate) use method::Method;
 
 /// Bytes of requests and answers of one connection.
 const CONNECTION_BYTES_MAX: usize = 256 << 20;
@@ -80,25 +84,25 @@ pub struct Config {
     /// The operator's certificate; without one, a self-signed one is made.
     pub certificate: Option<CertificateFiles>,
     pub limits: Limits,
-    /// What it shares with the other ports.
+    /// Byte budget and connection limits that all ports share.
     pub resources: Resources,
 }
 
-/// How much clients may take of the front end.
+/// Limits on what clients may use.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections at a time.
     pub connections_max: usize,
-    /// Connections that have made no call yet; past it the oldest of them gives way to a new one.
+    /// Connections that have made no call yet; past it the oldest of them is closed for a new one.
     pub silent_max: usize,
-    /// For a connection to say what it is: TLS handshake and HTTP/2 preface.
+    /// Time for the TLS handshake and the HTTP/2 preface.
     pub handshake_timeout: Duration,
-    /// For a request to come in whole.
+    /// Time for a request to arrive completely.
     pub request_timeout: Duration,
-    /// The server pings a silent peer, so that dead connections go.
+    /// How often a silent peer is pinged, so that dead connections are closed.
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
-    /// For a peer to read something of an answer that waits for it.
+    /// Time for a peer to read something of an answer that is ready for it.
     pub stuck_timeout: Duration,
 }
 
@@ -116,12 +120,13 @@ impl Default for Limits {
     }
 }
 
-/// Knows what the other protocol's side knows: the consumers that pull by offset, and what operators have set there.
+/// What the gRPC front end asks of the Remoting front end: its consumers, which pull by offset, and the settings that operators
+/// change there.
 pub trait PullConsumers: Send + Sync + std::fmt::Debug {
-    /// Whether a consumer of the group is there that pulls from the group's retry topic.
-    fn take_retries(&self, group: &str) -> bool;
+    /// Whether a connected consumer of the group pulls from the group's retry topic.
+    fn consume_retry_topic(&self, group: &str) -> bool;
 
-    /// Whether a topic is made when a message is first sent to it. Operators change that while the broker runs.
+    /// Whether the first message to an unknown topic creates it. Operators can change this while the broker runs.
     fn creates_topics(&self) -> bool;
 }
 
@@ -132,7 +137,7 @@ pub enum StartError {
     Listen { address: SocketAddr, source: IoError },
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("cannot read or make the key of receipt handles: {0}")]
+    #[error("cannot read or create the key that signs receipt handles: {0}")]
     Key(IoError),
 }
 
@@ -171,16 +176,16 @@ impl Grpc {
         let Limits { connections_max, silent_max, .. } = config.limits;
         let port = config.resources.connections.port("gRPC", PortLimits { connections_max, silent_max });
         let service = Service {
-            returns: Returns::new(shard.clone()),
+            give_back_queue: GiveBackQueue::new(shard.clone()),
             shard,
             config: Arc::new(config),
             clients,
-            questions: Arc::new(Questions::default()),
+            pending_commands: Arc::new(PendingCommands::default()),
             drained: Drained::default(),
             stopped,
             renewal,
             signer: Arc::new(signer),
-            pullers: Arc::default(),
+            pull_consumers: Arc::default(),
         };
         Ok(Grpc { listener, tls, service, checks, stopping, port })
     }
@@ -189,31 +194,31 @@ impl Grpc {
         self.listener.local_addr()
     }
 
-    /// Tells the front end of consumers that pull, over the other protocol. The first call counts.
-    pub fn look_for_pullers(&self, pullers: Arc<dyn PullConsumers>) {
-        let _ = self.service.pullers.set(pullers);
+    /// Connects the Remoting front end. Only the first call has an effect.
+    pub fn set_pull_consumers(&self, pull_consumers: Arc<dyn PullConsumers>) {
+        let _ = self.service.pull_consumers.set(pull_consumers);
     }
 
-    /// For those who ask about clients, or something of them.
+    /// Lists clients and sends commands to them.
     pub fn commands(&self) -> Commands {
         Commands::new(&self.service)
     }
 
-    /// For those who look at the front end while it works.
-    pub fn view(&self) -> View {
-        View::new(
+    /// Counts of the running front end, for metrics.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(
             self.service.clients.clone(),
             self.port.open.clone(),
             self.service.config.resources.bytes.clone(),
         )
     }
 
-    /// Serves until `stop`; then says good-bye to the clients and ends when their calls have.
+    /// Serves until `stop`; then closes the connections gracefully and ends when their calls have ended.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
         let Grpc { listener, tls, service, checks, stopping, port } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
-        // Those still open are cut off when this is dropped.
+        // Dropping this closes the connections that are still open.
         let mut open = {
             let service = service.clone();
             listen::accept(listener, &port, stop, move |stream, activity| {

@@ -10,12 +10,13 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    admission::{Admitted, Refusable},
     answer::Part,
     convert::{Envelope, from_duration, from_timestamp, to_wire},
     receive::filter,
+    refusal::{Refusal, ok},
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
-    status::{Refusal, ok},
 };
 use crate::{
     byte_budget::{Account, Spent},
@@ -37,8 +38,7 @@ fn queue_offset(offset: i64) -> Result<QueueOffset, Refusal> {
 impl Service {
     pub(super) async fn pull(
         &self,
-        request: PullMessageRequest,
-        account: &Arc<Account>,
+        Admitted { caller, request }: Admitted<'_, PullMessageRequest>,
     ) -> Result<Answers<PullMessageResponse>, Refusal> {
         let queue = request.message_queue.unwrap_or_default();
         let resource = queue.topic.clone().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Service {
             topic: resource,
             queue: queue.id,
             filter,
-            account: account.clone(),
+            account: caller.peer.account.clone(),
             unread: None,
             spent: None,
         };
@@ -81,7 +81,7 @@ impl Service {
             }
             match messages.next().await {
                 Some(message) => Some((message, (messages, false))),
-                // The client goes on at the first message that it was not given.
+                // The client continues at the first message that it was not given.
                 None => {
                     let next = messages.unread.unwrap_or(next);
                     Some((Part::small(Content::NextOffset(next.0 as i64)), (messages, true)))
@@ -139,11 +139,11 @@ struct Messages {
     topic: Resource,
     queue: i32,
     filter: Filter,
-    /// The connection's.
+    /// The account of the connection.
     account: Arc<Account>,
-    /// The first message that could not be read and may be another time. None comes after it.
+    /// The first message whose read failed. Another read may succeed, so that the answer ends before it.
     unread: Option<QueueOffset>,
-    /// It was not read because there are no bytes for it.
+    /// Set if it was not read because the byte budget is spent.
     spent: Option<Spent>,
 }
 
@@ -151,7 +151,7 @@ impl Messages {
     async fn next(&mut self) -> Option<Part<Content>> {
         while self.unread.is_none() {
             let found = self.found.next()?;
-            // Before it is read: a message that waits for bytes must not be in memory.
+            // Granted before the read: a message that waits for bytes must not be in memory.
             let grant = match self.account.grant(found.size as usize).await {
                 Ok(grant) => grant,
                 Err(spent) => {
@@ -176,7 +176,7 @@ impl Messages {
         None
     }
 
-    /// `None` for one that the filter does not let pass.
+    /// `None` for a message that the filter does not match.
     async fn read(&self, found: &PulledMessage) -> Result<Option<Message>, FetchError> {
         let fetched = self.bodies.fetch(found.position, found.size).await?;
         if !self.filter.matches(&fetched.message()?) {
@@ -191,6 +191,14 @@ impl Messages {
             ..Envelope::default()
         };
         to_wire(&fetched, envelope).map(Some)
+    }
+}
+
+impl Refusable for PullMessageRequest {
+    type Answer = Answers<PullMessageResponse>;
+
+    fn refused(self, refusal: &Refusal) -> Answers<PullMessageResponse> {
+        refused(refusal)
     }
 }
 

@@ -1,3 +1,5 @@
+//! ReceiveMessage: pops messages, waits for them, and streams them to the client.
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -12,15 +14,15 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    admission::{Admitted, Caller, Refusable},
     answer::Part,
     clients::Polling,
     convert::{Envelope, from_duration, timestamp, to_wire},
     lite::{BIND_TOPIC, only_for_lites},
-    metadata::Caller,
-    sent::{Deliveries, Renew},
+    refusal::{Refusal, ok},
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
-    status::{Refusal, ok},
+    unflushed::{Deliveries, Renew},
 };
 use crate::{
     byte_budget::{Account, Grant, Spent},
@@ -33,7 +35,7 @@ pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
 /// What a client may ask for.
 const INVISIBLE_MIN: Duration = Duration::from_secs(10);
 const INVISIBLE_MAX: Duration = Duration::from_secs(12 * 3600);
-/// The request time-out of a client that has told none, as the official clients have it by default.
+/// The request timeout of a client whose settings have none: the default of the official clients.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Stored bytes of the messages in one answer; a larger message comes alone.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
@@ -41,19 +43,16 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// The answer to a receive.
 pub(super) struct Received {
     pub frames: Answers<ReceiveMessageResponse>,
-    /// What it delivers; nothing, if it is a refusal.
+    /// Its deliveries; `None` for a refusal.
     pub deliveries: Option<Deliveries>,
 }
 
 impl Service {
     pub(super) async fn receive(
         &self,
-        caller: Caller,
-        request: ReceiveMessageRequest,
-        account: &Arc<Account>,
+        Admitted { caller, request }: Admitted<'_, ReceiveMessageRequest>,
     ) -> Received {
-        let client = caller.client.clone();
-        self.clients.touch(&client);
+        self.clients.touch(caller.client);
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
         let auto_renew = request.auto_renew;
         let (popped, invisible) = match self.pop(caller, request).await {
@@ -61,7 +60,7 @@ impl Service {
             Err(refusal) => return refused(&refusal),
         };
         let until = Instant::now() + invisible;
-        let handover = Arc::new(Mutex::new(Handover::new(&self.returns, &popped)));
+        let handover = Arc::new(Mutex::new(Handover::new(&self.give_back_queue, &popped)));
         let deliveries = within(popped.deliveries, ANSWER_BYTES_MAX, &handover).into_iter();
         if deliveries.len() == 0 {
             return refused(&nothing());
@@ -72,62 +71,69 @@ impl Service {
             topic,
             invisible,
             handover: handover.clone(),
-            account: account.clone(),
+            account: caller.peer.account.clone(),
         };
-        let renew = auto_renew.then(|| Renew { renewal: self.renewal.clone(), client, until });
-        // Nothing is read before the answer is written: an answer that waits for its place must not hold bodies.
+        let renew = auto_renew.then(|| Renew {
+            renewal: self.renewal.clone(),
+            client: caller.client.to_owned(),
+            until,
+        });
+        // Bodies are read while the answer is written: an answer that waits for its permit must not hold any.
         let contents = stream::once(messages.contents()).flatten();
         Received { frames: frames(contents), deliveries: Some(Deliveries { handover, renew }) }
     }
 
     async fn pop(
         &self,
-        caller: Caller,
+        caller: Caller<'_>,
         request: ReceiveMessageRequest,
     ) -> Result<(Popped, Duration), Refusal> {
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.as_ref());
         let topic = self.topic_name(topic)?;
         let group = self.group_name(request.group.as_ref())?;
         let filter = filter(request.filter_expression.as_ref())?;
-        // Consumers that pull take them themselves, while there are any.
-        let retries = !self.pullers.get().is_some_and(|pullers| pullers.take_retries(group.as_str()));
+        // While consumers of the group pull from its retry topic, they get its messages.
+        let with_retry_topic = !self
+            .pull_consumers
+            .get()
+            .is_some_and(|pull_consumers| pull_consumers.consume_retry_topic(group.as_str()));
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
-        let wait = wait(poll, self.clients.polling(&caller.client), caller.deadline);
+        let wait = wait(poll, self.clients.polling(caller.client), caller.deadline());
         let pop = PopRequest {
             group,
             topic,
-            // The id in the request is not looked at: a receive covers all queues, as every client expects.
+            // The queue id in the request is ignored: a receive covers all queues, as every client expects.
             queue: None,
             max: usize::try_from(request.batch_size).unwrap_or(0).clamp(1, 32),
             invisible: not_early(invisible),
             filter,
             attempt: request.attempt_id.filter(|attempt| !attempt.is_empty()),
-            client: caller.client,
-            start: Start::Latest,
-            // The Go client (5.1.4) goes on to the next message of a group after one that failed, when it has both.
-            one_per_group: caller.go && request.auto_renew,
-            not_with: Some(BIND_TOPIC),
+            client: caller.client.to_owned(),
+            start: Start::Configured,
+            // The Go client (5.1.4) processes the next message of a message group after one that failed, if it has both.
+            one_per_group: caller.is_go() && request.auto_renew,
+            refused_attribute: Some(BIND_TOPIC),
             in_order: false,
-            retries,
+            with_retry_topic,
             wait,
         };
         Ok((self.take(pop).await?, invisible))
     }
 
-    /// What the client said of itself tells a lite consumer; after a restart it may not have said anything yet, and its
-    /// group does.
+    /// Settings say whether a client is a lite consumer. After a restart the server may not have them yet; then the binding of
+    /// the group decides.
     async fn take(&self, pop: PopRequest) -> Result<Popped, Refusal> {
         let lite = self.clients.is_lite(&pop.client);
         if lite == Some(true) {
             return self.take_lite(pop).await;
         }
-        match self.returns.receive(self.shard.pop(pop.clone())?).await? {
-            Err(ReceiveError::Other { .. }) if lite.is_none() => self.take_lite(pop).await,
-            Err(ReceiveError::Other { value, .. }) => Err(only_for_lites(&pop.group, &value)),
+        match self.give_back_queue.receive(self.shard.pop(pop.clone())?).await? {
+            Err(ReceiveError::WrongGroupKind { .. }) if lite.is_none() => self.take_lite(pop).await,
+            Err(ReceiveError::WrongGroupKind { value, .. }) => Err(only_for_lites(&pop.group, &value)),
             Err(ReceiveError::Pop(PopError::UnknownGroup { .. })) => {
                 self.ensure_group(&pop.group).await?;
-                Ok(self.returns.receive(self.shard.pop(pop)?).await??)
+                Ok(self.give_back_queue.receive(self.shard.pop(pop)?).await??)
             }
             popped => Ok(popped?),
         }
@@ -135,11 +141,11 @@ impl Service {
 
     async fn take_lite(&self, pop: PopRequest) -> Result<Popped, Refusal> {
         self.check_bound(&pop.group, &pop.topic).await?;
-        Ok(self.returns.receive(self.shard.pop_lite(pop)?).await??)
+        Ok(self.give_back_queue.receive(self.shard.pop_lite(pop)?).await??)
     }
 }
 
-/// The deliveries whose messages fit into an answer of so many bytes, at least one. The others go back at once.
+/// The deliveries whose messages fit into `bytes_max`, at least one. The others go back to their queues at once.
 fn within(mut deliveries: Vec<Delivery>, bytes_max: usize, handover: &Mutex<Handover>) -> Vec<Delivery> {
     let mut bytes = 0;
     let fits = |delivery: &&Delivery| {
@@ -161,14 +167,14 @@ struct Messages {
     topic: Resource,
     invisible: Duration,
     handover: Arc<Mutex<Handover>>,
-    /// The connection's.
+    /// The account of the connection.
     account: Arc<Account>,
 }
 
-/// Why the messages of an answer end before the last.
+/// Why an answer ends before its last message.
 enum Ended {
     Unread(FetchError),
-    /// There are no bytes for the next one.
+    /// The byte budget has no room for the next message.
     Spent(Spent),
 }
 
@@ -185,7 +191,7 @@ impl From<Ended> for Refusal {
 }
 
 impl Messages {
-    /// The status, which depends on whether there is a message that can be read, and the messages.
+    /// The status, and the messages after it. The status is OK only if the first message can be read.
     async fn contents(mut self) -> impl Stream<Item = Part<Content>> + Send {
         let status = |status| Part::small(Content::Status(status));
         let (begin, rest) = match self.next().await {
@@ -195,18 +201,18 @@ impl Messages {
         };
         let rest = stream::unfold(rest, |messages| async {
             let mut messages = messages?;
-            // A failed read ends the answer, as does a lack of bytes; what was read before it is delivered.
+            // A failed read or a spent budget ends the answer; the messages before it are delivered.
             let message = messages.next().await.ok().flatten()?;
             Some((message, Some(messages)))
         });
         stream::iter(begin).chain(rest)
     }
 
-    /// The next message. One that is proven to be lost is passed over. A read that failed says nothing about the message:
-    /// it and those behind it go back.
+    /// The next message. A message that is proven to be lost is passed over. A failed read proves nothing: that message and
+    /// those after it go back to their queues.
     async fn next(&mut self) -> Result<Option<Part<Content>>, Ended> {
         while let Some(delivery) = self.deliveries.next() {
-            // Before it is read: a message that waits for bytes must not be in memory.
+            // Granted before the read: a message that waits for bytes must not be in memory.
             let grant: Grant = match self.account.grant(delivery.size as usize).await {
                 Ok(grant) => grant,
                 Err(spent) => {
@@ -233,7 +239,7 @@ impl Messages {
         Ok(None)
     }
 
-    /// Gives back a delivery and all behind it.
+    /// Returns a delivery and all after it to their queues.
     fn give_back(&mut self, delivery: Delivery, after: Duration) {
         let left = std::iter::once(delivery).chain(&mut self.deliveries);
         let left: Vec<Receipt> = left.map(|delivery| delivery.receipt).collect();
@@ -256,17 +262,18 @@ impl Messages {
     }
 }
 
-/// The shard's clock counts whole milliseconds, rounded down: one more, and the time is over for the client as well.
+/// The shard's clock is rounded down to milliseconds. With one more, the message does not come again before the client's own
+/// count of the time is over.
 pub(super) fn not_early(invisible: Duration) -> Duration {
     if invisible < INVISIBLE_MAX { invisible + Duration::from_millis(1) } else { invisible }
 }
 
-/// How long an empty receive is held: as the request says, else as the client's settings say. The client keeps half of its
-/// request time-out for the answer's way back.
-fn wait(asked: Option<Duration>, told: Polling, deadline: Option<Duration>) -> Duration {
-    let wanted = asked.or(told.long_poll).unwrap_or(LONG_POLL_MAX).min(LONG_POLL_MAX);
+/// How long a receive waits for messages: as the request says, else as the client's settings say. Half of the client's request
+/// timeout is left for the way of the answer.
+fn wait(asked: Option<Duration>, own: Polling, deadline: Option<Duration>) -> Duration {
+    let wanted = asked.or(own.long_poll).unwrap_or(LONG_POLL_MAX).min(LONG_POLL_MAX);
     let Some(deadline) = deadline else { return wanted };
-    let kept = told.request_timeout.unwrap_or(REQUEST_TIMEOUT).min(deadline) / 2;
+    let kept = own.request_timeout.unwrap_or(REQUEST_TIMEOUT).min(deadline) / 2;
     wanted.min(deadline - kept)
 }
 
@@ -276,7 +283,7 @@ fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<
     }
     let asked = asked.and_then(from_duration).unwrap_or_default();
     if asked < INVISIBLE_MIN || asked > INVISIBLE_MAX {
-        // Programs look for these words of RocketMQ's.
+        // Programs search for these words of RocketMQ.
         let size = if asked < INVISIBLE_MIN { "small" } else { "large" };
         let why = format!(
             "the invisibleTime is too {size}: {} ms; it must be from {} s to {} h",
@@ -309,12 +316,20 @@ fn nothing() -> Refusal {
     Refusal::new(Code::MessageNotFound, "no new message")
 }
 
-pub(super) fn refused(refusal: &Refusal) -> Received {
+impl Refusable for ReceiveMessageRequest {
+    type Answer = Received;
+
+    fn refused(self, refusal: &Refusal) -> Received {
+        refused(refusal)
+    }
+}
+
+fn refused(refusal: &Refusal) -> Received {
     let frames = frames(stream::iter([Part::small(Content::Status(refusal.status()))]));
     Received { frames, deliveries: None }
 }
 
-/// The frames of an answer; the time of delivery ends it.
+/// The frames of an answer, which ends with the time of delivery.
 fn frames(contents: impl Stream<Item = Part<Content>> + Send + 'static) -> Answers<ReceiveMessageResponse> {
     let end = stream::once(async { Part::small(Content::DeliveryTimestamp(timestamp(SystemClock.now()))) });
     let response = |content| ReceiveMessageResponse { content: Some(content) };
@@ -328,8 +343,8 @@ mod tests {
     #[test]
     fn a_poll_ends_while_the_client_has_half_of_its_request_timeout_left() {
         let (s, ms) = (Duration::from_secs, Duration::from_millis);
-        let told = |long_poll, request_timeout| Polling { long_poll, request_timeout };
-        let silent = told(None, None);
+        let polling = |long_poll, request_timeout| Polling { long_poll, request_timeout };
+        let silent = polling(None, None);
         assert_eq!(wait(Some(s(30)), silent, None), s(20));
         assert_eq!(wait(Some(s(15)), silent, Some(s(18))), s(15));
         assert_eq!(wait(Some(s(40)), silent, Some(s(40))), s(20));
@@ -344,18 +359,21 @@ mod tests {
             ms(1500),
             "no poll named: half of the usual time-out is kept"
         );
-        assert_eq!(wait(None, told(None, Some(s(10))), Some(s(10))), s(5), "half of the client's own");
-        assert_eq!(wait(None, told(None, Some(s(3))), Some(s(33))), s(20));
-        assert_eq!(wait(None, told(None, Some(s(9_999_999))), Some(s(4))), s(2));
-        assert_eq!(wait(None, told(Some(s(7)), Some(s(3))), Some(s(30))), s(7), "as the settings say");
+        assert_eq!(wait(None, polling(None, Some(s(10))), Some(s(10))), s(5), "half of the client's own");
+        assert_eq!(wait(None, polling(None, Some(s(3))), Some(s(33))), s(20));
+        assert_eq!(wait(None, polling(None, Some(s(9_999_999))), Some(s(4))), s(2));
+        assert_eq!(wait(None, polling(Some(s(7)), Some(s(3))), Some(s(30))), s(7), "as the settings say");
     }
 
     #[test]
     fn a_poll_of_no_time_is_not_held() {
-        let told = |long_poll| Polling { long_poll, request_timeout: Some(Duration::from_secs(10)) };
+        let polling = |long_poll| Polling { long_poll, request_timeout: Some(Duration::from_secs(10)) };
         let deadline = Some(Duration::from_secs(10));
-        assert_eq!(wait(Some(Duration::ZERO), told(Some(Duration::from_secs(5))), deadline), Duration::ZERO);
-        assert_eq!(wait(None, told(Some(Duration::ZERO)), deadline), Duration::ZERO);
+        assert_eq!(
+            wait(Some(Duration::ZERO), polling(Some(Duration::from_secs(5))), deadline),
+            Duration::ZERO
+        );
+        assert_eq!(wait(None, polling(Some(Duration::ZERO)), deadline), Duration::ZERO);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Push consumers do not extend the invisible time of what they work on: the server does, while they live.
+//! Renews the invisible time of messages that push consumers process: those clients do not do it themselves. A client that is
+//! gone has its messages delivered to others.
 //!
-//! Times are those of the monotonic clock: how long a consumer holds a message does not depend on the date.
+//! Times are those of the monotonic clock, so that a jump of the wall clock changes nothing.
 
 use std::{
     collections::HashMap,
@@ -17,32 +18,32 @@ use crate::{
     throttle::Throttle,
 };
 
-/// Renewed when less than this is left. Several rounds fit in, for those that the shard has no room for.
+/// A delivery is renewed when less than this is left: time for several rounds, if the shard is overloaded.
 const RENEW_BEFORE: Duration = Duration::from_secs(20);
-/// A consumer that works on one message for longer than this has lost it.
+/// A message is renewed for so long at most; then it is delivered again.
 const RENEW_MAX: Duration = Duration::from_secs(3 * 3600);
-/// What a departed client held comes again after this. It may have been seen, so its delivery counts.
+/// Messages of a client that is gone come again after this. The client may have seen them, so the delivery counts.
 const ORPHAN_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-struct Held {
+struct Tracked {
     client: String,
     since: Instant,
     until: Instant,
 }
 
-/// What becomes of a held message in one round.
+/// What a round does with a tracked delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     No,
     Renew,
-    /// Its client is gone.
+    /// Its client is gone: the message is delivered again soon.
     Orphaned,
-    /// It was held for too long, or its time ran out before it could be renewed.
+    /// It was renewed for too long, or its time ran out before it could be renewed: it is tracked no more.
     Over,
 }
 
-impl Held {
+impl Tracked {
     fn due(&self, alive: bool, now: Instant) -> Due {
         if self.until <= now {
             return Due::Over;
@@ -57,11 +58,11 @@ impl Held {
     }
 }
 
-/// What the engine made of a round.
+/// The engine's answer to a round.
 #[derive(Debug, Default)]
 struct Applied {
     renewed: Vec<Receipt>,
-    /// Acked, given back, or delivered again: no longer in this consumer's hands.
+    /// Acked, returned, or delivered again: nothing is left to renew.
     over: Vec<Receipt>,
 }
 
@@ -69,35 +70,35 @@ struct Applied {
 pub(super) struct Renewal {
     shard: ShardHandle,
     clients: Arc<Clients>,
-    held: Mutex<HashMap<Receipt, Held>>,
+    tracked: Mutex<HashMap<Receipt, Tracked>>,
 }
 
 impl Renewal {
     pub fn new(shard: ShardHandle, clients: Arc<Clients>) -> Renewal {
-        Renewal { shard, clients, held: Mutex::default() }
+        Renewal { shard, clients, tracked: Mutex::default() }
     }
 
-    /// A consumer holds these from now on; without renewal, until the given time.
+    /// Tracks deliveries of a client; their invisible time ends at `until` unless it is renewed.
     pub fn add(&self, receipts: impl IntoIterator<Item = Receipt>, client: &str, until: Instant) {
         let since = Instant::now();
-        let held = |receipt| (receipt, Held { client: client.to_owned(), since, until });
-        self.held.lock().extend(receipts.into_iter().map(held));
+        let tracked = |receipt| (receipt, Tracked { client: client.to_owned(), since, until });
+        self.tracked.lock().extend(receipts.into_iter().map(tracked));
     }
 
-    /// The consumer is done with these, one way or the other.
+    /// Stops tracking these: the consumer has acked or returned them.
     pub fn remove(&self, receipts: &[Receipt]) {
-        let mut held = self.held.lock();
+        let mut tracked = self.tracked.lock();
         for receipt in receipts {
-            held.remove(receipt);
+            tracked.remove(receipt);
         }
     }
 
-    /// Extends what is still worked on, and gives back what belongs to clients that are gone.
+    /// One round: renews what is due, and returns the messages of clients that are gone.
     pub async fn renew(&self) {
         let now = Instant::now();
         let (mut renewed, mut orphaned) = (Vec::new(), Vec::new());
-        self.held.lock().retain(|receipt, held| {
-            match held.due(self.clients.is_alive(&held.client), now) {
+        self.tracked.lock().retain(|receipt, tracked| {
+            match tracked.due(self.clients.is_alive(&tracked.client), now) {
                 Due::No => {}
                 Due::Renew => renewed.push(*receipt),
                 Due::Orphaned => orphaned.push(*receipt),
@@ -108,18 +109,17 @@ impl Renewal {
         self.apply(renewed, orphaned).await;
     }
 
-    /// A client has taken leave: what it held goes to others soon.
-    pub async fn leave(&self, client: &str) {
-        self.apply(Vec::new(), self.held_by(client)).await;
+    /// A client has terminated: its messages are delivered to others soon.
+    pub async fn client_left(&self, client: &str) {
+        self.apply(Vec::new(), self.tracked_for(client)).await;
     }
 
-    fn held_by(&self, client: &str) -> Vec<Receipt> {
-        let held = self.held.lock();
-        held.iter().filter(|(_, held)| held.client == client).map(|(receipt, _)| *receipt).collect()
+    fn tracked_for(&self, client: &str) -> Vec<Receipt> {
+        let tracked = self.tracked.lock();
+        tracked.iter().filter(|(_, tracked)| tracked.client == client).map(|(receipt, _)| *receipt).collect()
     }
 
-    /// Nothing changes here before the engine has said that it did there: what the shard has no room for is tried again
-    /// with the next round.
+    /// The table changes only after the engine has answered: what the shard has no room for is tried again in the next round.
     async fn apply(&self, renew: Vec<Receipt>, orphaned: Vec<Receipt>) {
         static REFUSED: Throttle = Throttle::new();
         if renew.is_empty() && orphaned.is_empty() {
@@ -136,7 +136,7 @@ impl Renewal {
                 match engine.renew(receipt, RENEWED_INVISIBLE, now) {
                     Ok(()) => applied.renewed.push(receipt),
                     Err(AckError::Unknown | AckError::Expired) => applied.over.push(receipt),
-                    // A limit of the engine's, not a word about the message.
+                    // A limit of the engine; the delivery itself may still be valid.
                     Err(AckError::InvisibleTime { .. }) => {}
                 }
             }
@@ -151,7 +151,7 @@ impl Renewal {
             Err(Unavailable::Stopped) => {}
             Err(error @ Unavailable::Overloaded { .. }) => {
                 if let Some(repeated) = REFUSED.permit() {
-                    tracing::warn!(%error, repeated, "messages could not be renewed; it is tried again");
+                    tracing::warn!(%error, repeated, "invisible times could not be renewed; trying again");
                 }
             }
         }
@@ -159,10 +159,10 @@ impl Renewal {
 
     fn applied(&self, applied: &Applied, until: Instant) {
         self.remove(&applied.over);
-        let mut held = self.held.lock();
+        let mut tracked = self.tracked.lock();
         for receipt in &applied.renewed {
-            if let Some(held) = held.get_mut(receipt) {
-                held.until = until;
+            if let Some(tracked) = tracked.get_mut(receipt) {
+                tracked.until = until;
             }
         }
     }
@@ -176,12 +176,12 @@ mod tests {
     fn a_message_is_renewed_shortly_before_its_time_is_out_and_not_for_ever() {
         let since = Instant::now();
         let s = Duration::from_secs;
-        let held = |until| Held { client: "c".to_owned(), since, until: since + until };
-        assert_eq!(held(s(60)).due(true, since), Due::No);
-        assert_eq!(held(s(60)).due(true, since + s(41)), Due::Renew);
-        assert_eq!(held(s(60)).due(true, since + s(59)), Due::Renew, "as often as it takes");
-        assert_eq!(held(s(60)).due(true, since + s(60)), Due::Over);
-        assert_eq!(held(s(60)).due(false, since + s(1)), Due::Orphaned);
-        assert_eq!(held(RENEW_MAX + s(30)).due(true, since + RENEW_MAX + s(1)), Due::Over);
+        let tracked = |until| Tracked { client: "c".to_owned(), since, until: since + until };
+        assert_eq!(tracked(s(60)).due(true, since), Due::No);
+        assert_eq!(tracked(s(60)).due(true, since + s(41)), Due::Renew);
+        assert_eq!(tracked(s(60)).due(true, since + s(59)), Due::Renew, "as often as it takes");
+        assert_eq!(tracked(s(60)).due(true, since + s(60)), Due::Over);
+        assert_eq!(tracked(s(60)).due(false, since + s(1)), Due::Orphaned);
+        assert_eq!(tracked(RENEW_MAX + s(30)).due(true, since + RENEW_MAX + s(1)), Due::Over);
     }
 }

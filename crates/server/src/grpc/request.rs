@@ -1,4 +1,4 @@
-//! The messages of a call, as they come in: `compressed u8, length u32 big-endian`, then `length` bytes, again and again.
+//! The request messages of a call. Each is framed: `compressed u8, length u32 big-endian`, then `length` bytes.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -13,18 +13,18 @@ use crate::byte_budget::{Grant, Spent};
 /// Largest request: a body of 4 MiB or a batch of that size, with properties.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 pub(super) const PREFIX_LEN: usize = 5;
-/// What an empty field of a request takes in memory: a message of a batch, an entry of an ack.
+/// Memory of a decoded field of a request, even if it is empty: a message of a batch, an entry of an ack.
 const MESSAGE_BYTES: usize = size_of::<redstart_wire::v2::Message>();
 const ENTRY_BYTES: usize = 128;
-/// A large request that holds no bodies may be many small fields, which take so many times their bytes.
+/// A large request without bodies may consist of many small fields, which take this many times their bytes when decoded.
 const LARGE_BYTES: usize = 64 << 10;
 const LARGE_FACTOR: usize = 16;
 
-/// Why a request was not taken.
+/// Why a request was not read.
 #[derive(Debug)]
 pub(super) enum Rejected {
     Status(Status),
-    /// There are no bytes left for it.
+    /// The byte budget has no room for it.
     Spent(Spent),
 }
 
@@ -34,78 +34,79 @@ impl From<Status> for Rejected {
     }
 }
 
-/// What the messages of a call are made of.
+/// What the request messages of a call mostly consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Mostly bodies. They are slices of the request and are not copied.
+    /// Message bodies. They are slices of the request and are not copied.
     Bodies,
     Fields,
 }
 
-/// What a client sends in one call.
+/// The stream of request messages of one call.
 #[derive(Debug)]
 pub(super) struct Incoming {
     body: RecvStream,
     content: Content,
-    /// The begin of a message that is not whole yet, or what came behind one.
+    /// Bytes that have arrived and belong to no complete message yet.
     gathered: BytesMut,
-    /// For the call itself and all bytes that have come, until the call ends.
+    /// Covers the call itself and all bytes that have arrived, until the call ends.
     grant: Grant,
-    /// Bytes of the grant for the call, and for what has come.
+    /// Bytes of the grant for the call itself, and for the bytes that have arrived.
     call: usize,
-    came: usize,
-    /// How long a message may take to come in.
+    arrived: usize,
+    /// Time for a message to arrive completely.
     time: Duration,
     until: Option<Instant>,
-    patient: bool,
+    /// The client may pause between messages for any time.
+    may_pause: bool,
 }
 
 impl Incoming {
-    /// `grant` is for the call itself.
+    /// `grant` covers the call itself.
     pub fn new(body: RecvStream, content: Content, grant: Grant, time: Duration) -> Incoming {
         Incoming {
             body,
             content,
             gathered: BytesMut::new(),
             call: grant.bytes(),
-            came: 0,
+            arrived: 0,
             grant,
             time,
             until: None,
-            patient: false,
+            may_pause: false,
         }
     }
 
-    /// The client may be silent between messages for as long as it likes.
-    pub fn patient(mut self) -> Incoming {
-        self.patient = true;
+    /// Allows any time between messages.
+    pub fn without_pause_limit(mut self) -> Incoming {
+        self.may_pause = true;
         self
     }
 
-    /// The message of a call that has one.
+    /// The message of a call that has exactly one.
     pub async fn only<M: Message + Default>(&mut self) -> Result<M, Rejected> {
         let Some(message) = self.next_whole().await? else {
             return Err(Status::invalid_argument("the request is missing").into());
         };
         if !self.body.is_end_stream() && self.next_whole().await?.is_some() {
-            return Err(Status::invalid_argument("more than one request in a call that takes one").into());
+            return Err(Status::invalid_argument("the call has more than one request").into());
         }
         self.decode(message)
     }
 
-    /// The next message of a call that has many. What was counted for those before counts no more.
+    /// The next message of a call that has many. The bytes of earlier messages are no longer counted.
     pub async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Rejected> {
-        self.came = self.gathered.len();
-        self.grant.resize_anyway(self.call + self.came);
+        self.arrived = self.gathered.len();
+        self.grant.resize_anyway(self.call + self.arrived);
         match self.next_whole().await? {
             Some(message) => self.decode(message).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Counts what the peer may send while nothing is taken off the stream. `false` when there are no bytes for it.
+    /// Counts the bytes that HTTP/2 may buffer while nothing is read. `false` when the byte budget has no room.
     pub fn count_window(&mut self, bytes: usize) -> bool {
-        self.grant.try_resize(self.call + self.came + bytes).is_ok()
+        self.grant.try_resize(self.call + self.arrived + bytes).is_ok()
     }
 
     async fn next_whole(&mut self) -> Result<Option<Bytes>, Rejected> {
@@ -125,7 +126,7 @@ impl Incoming {
                     }
                 };
             };
-            // Mostly a message comes in one piece, and is not copied.
+            // A message mostly arrives in one piece and is not copied then.
             if self.gathered.is_empty()
                 && length(&data)?.is_some_and(|length| data.len() == PREFIX_LEN + length)
             {
@@ -139,21 +140,21 @@ impl Incoming {
     async fn data(&mut self) -> Result<Option<Bytes>, Rejected> {
         let (body, time) = (&mut self.body, self.time);
         let data = poll_fn(|cx| body.poll_data(cx));
-        let data = if self.patient && self.gathered.is_empty() {
+        let data = if self.may_pause && self.gathered.is_empty() {
             data.await
         } else {
             let until = *self.until.get_or_insert_with(|| Instant::now() + time);
             timeout_at(until, data).await.map_err(|_| {
                 let ms = time.as_millis();
-                Status::deadline_exceeded(format!("the request did not come in whole within {ms} ms"))
+                Status::deadline_exceeded(format!("the request did not arrive completely within {ms} ms"))
             })?
         };
         let Some(data) = data.transpose().map_err(|error| Status::cancelled(error.to_string()))? else {
             return Ok(None);
         };
-        self.came += data.len();
-        self.grant.try_resize(self.call + self.came).map_err(Rejected::Spent)?;
-        // What comes in is bounded by the grant, not by the window. An error: the stream has ended.
+        self.arrived += data.len();
+        self.grant.try_resize(self.call + self.arrived).map_err(Rejected::Spent)?;
+        // The grant bounds what is read, not the window. An error means that the stream has ended.
         drop(self.body.flow_control().release_capacity(data.len()));
         Ok(Some(data))
     }
@@ -168,14 +169,14 @@ impl Incoming {
             Content::Fields => count * ENTRY_BYTES,
         };
         if decoded > LARGE_BYTES {
-            self.grant.try_resize(self.call + self.came + decoded).map_err(Rejected::Spent)?;
+            self.grant.try_resize(self.call + self.arrived + decoded).map_err(Rejected::Spent)?;
         }
         M::decode(message)
             .map_err(|error| Status::internal(format!("the request is malformed: {error}")).into())
     }
 }
 
-/// How many fields a message has, without those in its fields. Up to what is malformed.
+/// The number of fields of a message, without nested ones, up to the first malformed one.
 fn fields(mut message: &[u8]) -> usize {
     let mut count = 0;
     while let Ok((tag, wire_type)) = prost::encoding::decode_key(&mut message) {
@@ -188,11 +189,13 @@ fn fields(mut message: &[u8]) -> usize {
     count
 }
 
-/// The length of the message that `bytes` begins with, once it can be told.
+/// The length of the message that `bytes` begins with, if its prefix is complete.
 fn length(bytes: &[u8]) -> Result<Option<usize>, Status> {
     let Some([compressed, length @ ..]) = bytes.first_chunk::<PREFIX_LEN>() else { return Ok(None) };
     if *compressed != 0 {
-        return Err(Status::unimplemented("compressed requests are not taken; bodies may be compressed"));
+        return Err(Status::unimplemented(
+            "compressed requests are not supported; message bodies may be compressed",
+        ));
     }
     let length = u32::from_be_bytes(*length) as usize;
     if length > REQUEST_BYTES_MAX {

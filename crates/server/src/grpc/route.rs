@@ -1,3 +1,5 @@
+//! QueryRoute and QueryAssignment: the queues of a topic, and the address of this broker.
+
 use std::net::IpAddr;
 
 use prost::Message as _;
@@ -7,7 +9,7 @@ use redstart_wire::v2::{
     Permission, QueryAssignmentRequest, QueryRouteRequest, Resource,
 };
 
-use super::{convert::wire_type, io::Peer, service::Service, status::Refusal};
+use super::{connection::Peer, convert::wire_type, refusal::Refusal, service::Service};
 
 const DEFAULT_PORT: i32 = 8081;
 /// Addresses of a client's endpoints, and bytes of a host in them.
@@ -23,7 +25,7 @@ impl Service {
         let resource = named(request.topic)?;
         let (config, readable) = match self.topic(&resource).await {
             Ok(topic) => (topic.config, topic.queues.len() as u32),
-            // As it will be when the first message is sent to it.
+            // The route that the topic will have once the first message has created it.
             Err(unknown) if unknown.code == Code::TopicNotFound => {
                 let name = self.topic_name(Some(&resource))?;
                 let config = Some(auto_created()).filter(|_| self.creates_topic(&name)).ok_or(unknown)?;
@@ -33,22 +35,22 @@ impl Service {
             Err(refusal) => return Err(refusal),
         };
         let broker = self.broker(request.endpoints, peer)?;
-        // A small request has a large answer. It is counted from here until it is written.
+        // A small request can have a large answer, which is counted before it is built.
         peer.account.try_grant(route_bytes(&config, readable, &resource, &broker))?;
         Ok(queues(&config, readable, &resource, &broker, self.drained.get()))
     }
 
-    /// Whether a topic of this name is made when a message is first sent to it.
+    /// Whether the first message to a topic of this name creates it.
     pub(super) fn creates_topic(&self, name: &TopicName) -> bool {
-        !name.is_reserved() && self.pullers.get().is_some_and(|other| other.creates_topics())
+        !name.is_reserved() && self.pull_consumers.get().is_some_and(|other| other.creates_topics())
     }
 
-    /// Makes a topic as the first message that is sent to it does, unless it is there.
+    /// Creates a topic for its first message, unless it exists.
     pub(super) async fn ensure_topic(&self, name: TopicName) -> Result<(), Refusal> {
         self.change(move |engine, _| match engine.topic_id(&name) {
             Some(_) => Ok(engine.barrier()),
             None => match engine.put_topic(&name, auto_created()) {
-                // Its creation is on its way: what comes after it in the log comes after it in time.
+                // Another request is creating it. The barrier is durable after that creation, so waiting for it is enough.
                 Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
                 other => other,
             },
@@ -56,7 +58,7 @@ impl Service {
         .await
     }
 
-    /// Every consumer of a group gets the same answer: messages, not queues, are shared out.
+    /// Every consumer of a group gets the same assignment: consumers share messages, not queues.
     pub(super) async fn assignment(
         &self,
         request: QueryAssignmentRequest,
@@ -89,7 +91,7 @@ impl Service {
         Ok(queues.into_iter().map(|queue| Assignment { message_queue: Some(queue) }).collect())
     }
 
-    /// This broker, at the address that the client itself dialled.
+    /// This broker with its address: the advertised one, or the one that the client dialled.
     fn broker(&self, dialled: Option<Endpoints>, peer: &Peer) -> Result<Broker, Refusal> {
         let endpoints = match (&self.config.advertise, dialled) {
             (Some(address), _) => advertised(address),
@@ -105,24 +107,24 @@ impl Service {
     }
 }
 
-/// A topic that the first message to it makes, as for 4.x clients.
+/// The configuration of a topic that its first message creates, as for 4.x clients.
 fn auto_created() -> TopicConfig {
     let queues = crate::remoting::AUTO_CREATE_QUEUES;
     TopicConfig { read_queues: queues, write_queues: queues, ..TopicConfig::default() }
 }
 
-/// The topic as the client names it, which goes back to it with every queue.
+/// The topic as the client names it. Every queue of the answer repeats it, so that it must be short.
 fn named(topic: Option<Resource>) -> Result<Resource, Refusal> {
     let resource = topic.unwrap_or_default();
     if resource.resource_namespace.len() > HOST_BYTES_MAX {
         let len = resource.resource_namespace.len();
-        let why = format!("a namespace of {len} bytes; the limit is {HOST_BYTES_MAX}");
+        let why = format!("the namespace has {len} bytes; the limit is {HOST_BYTES_MAX}");
         return Err(Refusal::new(Code::IllegalTopic, why));
     }
     Ok(resource)
 }
 
-/// What the client dialled goes back to it with every queue, so that it must be short.
+/// The endpoints as the client names them. Every queue of the answer repeats them, so that they must be short.
 fn bounded(dialled: Endpoints) -> Result<Endpoints, Refusal> {
     let count = dialled.addresses.len();
     let longest = dialled.addresses.iter().map(|address| address.host.len()).max().unwrap_or(0);
@@ -157,8 +159,8 @@ fn endpoints(host: &str, port: i32) -> Endpoints {
     Endpoints { scheme: scheme.into(), addresses: vec![Address { host: host.to_owned(), port }] }
 }
 
-/// Queues that can be read, written or both, with sequential ids. Of a broker that is being drained nothing can be
-/// written, which is what its routes for 4.x clients say as well.
+/// Queues that can be read, written or both, with consecutive ids. A drained broker shows no writable queues, as in its
+/// routes for 4.x clients.
 fn queues(
     config: &TopicConfig,
     readable: u32,
@@ -184,7 +186,7 @@ fn queues(
         .collect()
 }
 
-/// Bytes of a route in memory, where every queue has the names and addresses again.
+/// Bytes of a route in memory, in which every queue repeats the names and addresses.
 fn route_bytes(config: &TopicConfig, readable: u32, resource: &Resource, broker: &Broker) -> usize {
     let queues = readable.max(config.write_queues) as usize;
     let each = size_of::<MessageQueue>() + resource.encoded_len() + 2 * broker.encoded_len();
@@ -196,7 +198,7 @@ fn accepted(topic: MessageType) -> Vec<i32> {
         MessageType::Mixed => {
             [WireType::Normal, WireType::Fifo, WireType::Delay, WireType::Transaction].map(i32::from).to_vec()
         }
-        // A message without a priority has the lowest; some clients send it as a normal one.
+        // Some clients send a message without a priority as a normal one.
         MessageType::Priority => [WireType::Priority, WireType::Normal].map(i32::from).to_vec(),
         other => vec![wire_type(other).into()],
     }

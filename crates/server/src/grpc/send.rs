@@ -1,3 +1,5 @@
+//! SendMessage.
+
 use redstart_engine::{HalfOptions, Message, SendError, SendOptions, SendReceipt, TopicName, Visibility};
 use redstart_wire::v2::{
     Code, Message as WireMessage, MessageType as WireType, SendMessageRequest, SendMessageResponse,
@@ -5,21 +7,21 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    admission::Admitted,
     convert::{from_duration, to_engine},
+    refusal::{Refusal, ok, summary},
     service::Service,
-    status::{Refusal, ok, summary},
 };
 use crate::shard::SendFailure;
 
-/// A lite topic may go again before its message comes, because nobody has sent to it for long.
+/// A lite topic that has been idle for long may be removed between its creation and the send.
 const LITE_TRIES: usize = 3;
 
 impl Service {
     /// Stores the messages of a request, all or none.
     pub(super) async fn send(
         &self,
-        client: &str,
-        request: SendMessageRequest,
+        Admitted { caller, request }: Admitted<'_, SendMessageRequest>,
     ) -> Result<SendMessageResponse, Refusal> {
         let Some(first) = request.messages.first() else {
             return Err(Refusal::new(Code::MessageCorrupted, "no message to send"));
@@ -30,12 +32,12 @@ impl Service {
         if request.messages.iter().any(|message| message.topic != resource) {
             return Err(Refusal::new(
                 Code::MessageCorrupted,
-                "topic in message is not same: the messages of a request must have one",
+                "topic in message is not same: all messages of a request must have the same topic",
             ));
         }
         let message_type = check_type(first)?;
         if request.messages.iter().any(|message| type_number(message) != message_type) {
-            let why = "the messages of a request must have one type";
+            let why = "all messages of a request must have the same type";
             return Err(Refusal::new(Code::MessagePropertyConflictWithType, why));
         }
         let options = SendOptions { half: half(first), ..SendOptions::default() };
@@ -43,7 +45,7 @@ impl Service {
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
         let receipts = self.store(topic.clone(), messages, options).await?;
         if options.half.is_some() {
-            self.clients.sent_half(client, &topic);
+            self.clients.sent_half(caller.client, &topic);
         }
         let entries: Vec<SendResultEntry> =
             ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(id, receipt)).collect();
@@ -53,7 +55,7 @@ impl Service {
         })
     }
 
-    /// The first message of a lite topic makes it.
+    /// Stores the messages. The first message of a lite topic creates it.
     async fn store(
         &self,
         topic: TopicName,
@@ -64,7 +66,7 @@ impl Service {
             if !self.creates_topic(&topic) {
                 return Ok(self.shard.send(topic, messages, options)?.await??);
             }
-            // Bodies are shared, so that a second try costs little.
+            // Cloning is cheap: bodies are shared.
             return match self.shard.send(topic.clone(), messages.clone(), options)?.await? {
                 Err(SendFailure::Refused(SendError::UnknownTopic { .. })) => {
                     self.ensure_topic(topic.clone()).await?;
@@ -100,7 +102,7 @@ fn type_number(message: &WireMessage) -> i32 {
     message.system_properties.as_ref().map_or(0, |system| system.message_type)
 }
 
-/// A type that is not known here cannot be kept as what it is meant to be.
+/// An unknown message type is refused: the message could not be stored as what it is.
 fn check_type(message: &WireMessage) -> Result<i32, Refusal> {
     let number = type_number(message);
     match WireType::try_from(number) {
@@ -112,7 +114,7 @@ fn check_type(message: &WireMessage) -> Result<i32, Refusal> {
     }
 }
 
-/// A transactional message says so; everything else shows in its properties.
+/// Only transactional messages are told by their type; the engine sees the other types by their properties.
 fn half(message: &WireMessage) -> Option<HalfOptions> {
     let system = message.system_properties.as_ref()?;
     (system.message_type == i32::from(WireType::Transaction)).then(|| HalfOptions {

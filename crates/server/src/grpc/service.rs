@@ -1,3 +1,5 @@
+//! The messaging service: its state, what the modules of its methods share, and the methods themselves.
+
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use redstart_engine::{Engine, GroupName, Proof, Receipt, Timestamp, TopicName, TopicView, TransactionCheck};
@@ -8,42 +10,39 @@ use tonic::Status;
 
 use super::{
     Config,
+    admission::Admitted,
     answer::Part,
-    call::Head,
     clients::Clients,
-    commands::Questions,
-    handle::Signer,
-    metadata,
+    commands::PendingCommands,
     receive::Received,
+    refusal::{Refusal, ok},
     renewal::Renewal,
-    request::Incoming,
-    status::{Refusal, ok},
-    telemetry::Opener,
+    signer::Signer,
 };
 use crate::{
     drain::Drained,
-    handover::Returns,
+    handover::GiveBackQueue,
     shard::{ChangeError, ShardHandle},
 };
 
-/// How often silent clients are forgotten and held messages renewed.
+/// How often silent clients are forgotten and invisible times renewed.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The messaging service. Each call is translated in a module of its own.
+/// The messaging service. Each method has a module of its own; this file dispatches and holds what they share.
 #[derive(Clone)]
 pub(super) struct Service {
     pub shard: ShardHandle,
     pub config: Arc<Config>,
     pub clients: Arc<Clients>,
-    pub questions: Arc<Questions>,
+    pub pending_commands: Arc<PendingCommands>,
     pub drained: Drained,
-    /// Turns true when the server goes down.
+    /// Turns true when the server stops.
     pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
-    pub returns: Returns,
+    pub give_back_queue: GiveBackQueue,
     pub signer: Arc<Signer>,
-    /// Knows the consumers of the other protocol; nobody, when it is not spoken.
-    pub pullers: Arc<std::sync::OnceLock<Arc<dyn super::PullConsumers>>>,
+    /// The Remoting front end; empty if it is not running.
+    pub pull_consumers: Arc<std::sync::OnceLock<Arc<dyn super::PullConsumers>>>,
 }
 
 impl std::fmt::Debug for Service {
@@ -53,8 +52,8 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Runs beside the calls: asks about transactions, renews, forgets. None of the three waits for another: the shard may
-    /// be slow to take what one of them asks.
+    /// Runs beside the calls: asks producers about transactions, renews invisible times, forgets silent clients. The three are
+    /// concurrent, because each may wait for an overloaded shard.
     pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>) {
         let mut stopped = self.stopped.clone();
         let renewing = async {
@@ -116,7 +115,7 @@ impl Service {
         }
     }
 
-    /// Creates the group if it is not there and that is allowed.
+    /// Creates the group unless it exists, if the configuration allows it.
     pub(super) async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
         let asked = group.clone();
         if self.ask(move |engine, _| engine.group_id(&asked).is_some()).await? {
@@ -124,23 +123,17 @@ impl Service {
         }
         if !self.config.auto_create_groups {
             let why = format!(
-                "subscription group [{group}] does not exist; create it with: mqadmin updateSubGroup -c DefaultCluster -g {group}"
+                "subscription group [{group}] does not exist; create it with: redstart group create {group}"
             );
             return Err(Refusal::new(Code::ConsumerGroupNotFound, why));
         }
         self.shard.ensure_group(group.clone())?.await?.map_err(ChangeError::into)
     }
 
-    /// The message of a delivery is proven to be lost: it is done with, so that it does not come for ever.
+    /// Ends the delivery of a message that is proven to be lost; otherwise it would be delivered again for ever.
     pub(super) fn pass_over(&self, receipt: Receipt, proof: Proof) {
-        // Without room for this it comes again when its time is out, and is passed over then.
+        // If the shard is overloaded, the message is delivered again after its invisible time and passed over then.
         drop(self.shard.ask(move |engine, _| engine.pass_over(receipt, proof)));
-    }
-
-    fn client<'a>(&self, head: &'a Head) -> Result<&'a str, Refusal> {
-        let id = metadata::client_id(&head.headers).ok_or_else(Refusal::client_id)?;
-        self.clients.seen(id);
-        Ok(id)
     }
 }
 
@@ -160,207 +153,127 @@ macro_rules! answer {
     }};
 }
 
-/// The methods of the protocol.
+/// The methods of the protocol. Each takes an admitted request: see [`admission`](super::admission).
 impl Service {
     pub(super) async fn query_route(
         &self,
-        head: &Head,
-        request: v2::QueryRouteRequest,
+        Admitted { caller, request }: Admitted<'_, v2::QueryRouteRequest>,
     ) -> v2::QueryRouteResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.route(request, &head.peer).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(QueryRouteResponse { message_queues } = result)
+        answer!(QueryRouteResponse { message_queues } = self.route(request, caller.peer).await)
     }
 
     pub(super) async fn query_assignment(
         &self,
-        head: &Head,
-        request: v2::QueryAssignmentRequest,
+        Admitted { caller, request }: Admitted<'_, v2::QueryAssignmentRequest>,
     ) -> v2::QueryAssignmentResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.assignment(request, &head.peer).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(QueryAssignmentResponse { assignments } = result)
+        answer!(QueryAssignmentResponse { assignments } = self.assignment(request, caller.peer).await)
     }
 
-    pub(super) async fn heartbeat(&self, head: &Head, _: v2::HeartbeatRequest) -> v2::HeartbeatResponse {
-        let result = metadata::client_id(&head.headers).ok_or_else(Refusal::client_id).and_then(|id| {
-            if self.clients.seen(id) {
-                return Ok(());
-            }
-            let why =
-                "this client is not known here: it sends its settings again with its next telemetry stream";
-            Err(Refusal::new(Code::UnrecognizedClientType, why))
-        });
-        answer!(HeartbeatResponse = result)
+    pub(super) async fn heartbeat(
+        &self,
+        Admitted { caller, .. }: Admitted<'_, v2::HeartbeatRequest>,
+    ) -> v2::HeartbeatResponse {
+        let unknown = || {
+            let why = "the server does not know this client; it sends its settings again with its next telemetry stream";
+            Refusal::new(Code::UnrecognizedClientType, why)
+        };
+        answer!(HeartbeatResponse = caller.has_settings.then_some(()).ok_or_else(unknown))
     }
 
     pub(super) async fn send_message(
         &self,
-        head: &Head,
-        request: v2::SendMessageRequest,
+        admitted: Admitted<'_, v2::SendMessageRequest>,
     ) -> v2::SendMessageResponse {
-        let response = match self.client(head) {
-            Ok(client) => self.send(client, request).await,
-            Err(refusal) => Err(refusal),
-        };
-        response.unwrap_or_else(|refusal| v2::SendMessageResponse {
+        self.send(admitted).await.unwrap_or_else(|refusal| v2::SendMessageResponse {
             status: Some(refusal.status()),
             entries: Vec::new(),
         })
     }
 
-    pub(super) async fn receive_message(&self, head: &Head, request: v2::ReceiveMessageRequest) -> Received {
-        let caller = self.client(head).map(|id| metadata::caller(&head.headers, id));
-        match caller {
-            Ok(caller) => self.receive(caller, request, &head.peer.account).await,
-            Err(refusal) => super::receive::refused(&refusal),
-        }
+    pub(super) async fn receive_message(
+        &self,
+        admitted: Admitted<'_, v2::ReceiveMessageRequest>,
+    ) -> Received {
+        self.receive(admitted).await
     }
 
     pub(super) async fn ack_message(
         &self,
-        head: &Head,
-        request: v2::AckMessageRequest,
+        admitted: Admitted<'_, v2::AckMessageRequest>,
     ) -> v2::AckMessageResponse {
-        match self.client(head) {
-            Ok(_) => self.ack(request).await,
-            Err(refusal) => super::ack::refused(request, &refusal),
-        }
+        self.ack(admitted.request).await
     }
 
     pub(super) async fn change_invisible_duration(
         &self,
-        head: &Head,
-        request: v2::ChangeInvisibleDurationRequest,
+        admitted: Admitted<'_, v2::ChangeInvisibleDurationRequest>,
     ) -> v2::ChangeInvisibleDurationResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.change_invisible(&request).await,
-            Err(refusal) => Err(refusal),
-        };
-        // The Java client keeps the handle of the answer even when it is a refusal: then the old one goes on.
-        let (status, receipt_handle) = match result {
-            Ok(changed) => (ok(), changed),
-            Err(refusal) => (refusal.status(), request.receipt_handle),
-        };
-        v2::ChangeInvisibleDurationResponse { status: Some(status), receipt_handle }
+        self.change_invisible(admitted.request).await
     }
 
     pub(super) async fn forward_message_to_dead_letter_queue(
         &self,
-        head: &Head,
-        request: v2::ForwardMessageToDeadLetterQueueRequest,
+        admitted: Admitted<'_, v2::ForwardMessageToDeadLetterQueueRequest>,
     ) -> v2::ForwardMessageToDeadLetterQueueResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.forward(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(ForwardMessageToDeadLetterQueueResponse = result)
+        answer!(ForwardMessageToDeadLetterQueueResponse = self.forward(admitted.request).await)
     }
 
     pub(super) async fn end_transaction(
         &self,
-        head: &Head,
-        request: v2::EndTransactionRequest,
+        admitted: Admitted<'_, v2::EndTransactionRequest>,
     ) -> v2::EndTransactionResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.end(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(EndTransactionResponse = result)
+        answer!(EndTransactionResponse = self.end(admitted.request).await)
     }
 
     pub(super) async fn recall_message(
         &self,
-        head: &Head,
-        request: v2::RecallMessageRequest,
+        admitted: Admitted<'_, v2::RecallMessageRequest>,
     ) -> v2::RecallMessageResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.recall(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(RecallMessageResponse { message_id } = result)
-    }
-
-    pub(super) fn telemetry(&self, head: &Head, incoming: Incoming) -> Answers<v2::TelemetryCommand> {
-        let client = metadata::client_id(&head.headers).map(str::to_owned);
-        self.open_telemetry(Opener { client, peer: head.peer.clone() }, incoming)
+        answer!(RecallMessageResponse { message_id } = self.recall(admitted.request).await)
     }
 
     pub(super) async fn notify_client_termination(
         &self,
-        head: &Head,
-        _: v2::NotifyClientTerminationRequest,
+        Admitted { caller, .. }: Admitted<'_, v2::NotifyClientTerminationRequest>,
     ) -> v2::NotifyClientTerminationResponse {
-        // A client that is not known has nothing to take leave of.
-        if let Some(id) = metadata::client_id(&head.headers) {
-            self.clients.remove(id);
-            self.renewal.leave(id).await;
-            self.lite_upkeep(vec![id.to_owned()]).await;
-        }
+        self.clients.remove(caller.client);
+        self.renewal.client_left(caller.client).await;
+        self.lite_upkeep(vec![caller.client.to_owned()]).await;
         answer!(NotifyClientTerminationResponse = Ok::<_, Refusal>(()))
     }
 
     pub(super) async fn pull_message(
         &self,
-        head: &Head,
-        request: v2::PullMessageRequest,
+        admitted: Admitted<'_, v2::PullMessageRequest>,
     ) -> Answers<v2::PullMessageResponse> {
-        let stream = match self.client(head) {
-            Ok(_) => self.pull(request, &head.peer.account).await,
-            Err(refusal) => Err(refusal),
-        };
-        stream.unwrap_or_else(|refusal| super::offsets::refused(&refusal))
+        self.pull(admitted).await.unwrap_or_else(|refusal| super::offsets::refused(&refusal))
     }
 
     pub(super) async fn update_offset(
         &self,
-        head: &Head,
-        request: v2::UpdateOffsetRequest,
+        admitted: Admitted<'_, v2::UpdateOffsetRequest>,
     ) -> v2::UpdateOffsetResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.store_offset(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(UpdateOffsetResponse = result)
+        answer!(UpdateOffsetResponse = self.store_offset(admitted.request).await)
     }
 
     pub(super) async fn get_offset(
         &self,
-        head: &Head,
-        request: v2::GetOffsetRequest,
+        admitted: Admitted<'_, v2::GetOffsetRequest>,
     ) -> v2::GetOffsetResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.stored_offset(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(GetOffsetResponse { offset } = result)
+        answer!(GetOffsetResponse { offset } = self.stored_offset(admitted.request).await)
     }
 
     pub(super) async fn query_offset(
         &self,
-        head: &Head,
-        request: v2::QueryOffsetRequest,
+        admitted: Admitted<'_, v2::QueryOffsetRequest>,
     ) -> v2::QueryOffsetResponse {
-        let result = match self.client(head) {
-            Ok(_) => self.find_offset(request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(QueryOffsetResponse { offset } = result)
+        answer!(QueryOffsetResponse { offset } = self.find_offset(admitted.request).await)
     }
 
     pub(super) async fn sync_lite_subscription(
         &self,
-        head: &Head,
-        request: v2::SyncLiteSubscriptionRequest,
+        Admitted { caller, request }: Admitted<'_, v2::SyncLiteSubscriptionRequest>,
     ) -> v2::SyncLiteSubscriptionResponse {
-        let result = match self.client(head).map(str::to_owned) {
-            Ok(client) => self.sync_lites(&client, request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answer!(SyncLiteSubscriptionResponse = result)
+        answer!(SyncLiteSubscriptionResponse = self.sync_lites(caller.client, request).await)
     }
 }

@@ -1,4 +1,4 @@
-//! What the server tells clients to do.
+//! The settings that the server sends to a client in answer to its own.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+//! The telemetry stream of a client: it sends its settings and its answers to commands, and gets settings and commands.
+
+use std::{net::SocketAddr, time::Duration};
 
 use prost::Message as _;
 use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
@@ -9,36 +11,31 @@ use redstart_wire::v2::{
 use tonic::Status;
 
 use super::{
-    clients::{ClientKind, ClientSubscription, Polling, Told},
+    admission::Caller,
+    answer::Part,
+    clients::{ClientKind, ClientSettings, ClientSubscription, Polling, Unregistered},
     command_stream::{CommandStream, WeakCommandStream},
     convert::from_duration,
     http2::WINDOW_BYTES,
-    io::Peer,
+    refusal::{Refusal, ok},
     request::{Incoming, Rejected},
+    rights,
     service::{Answers, Service},
     settings::merge,
-    status::{Refusal, ok},
 };
-use crate::throttle::Throttle;
+use crate::{access::Identity, throttle::Throttle};
 
-static NO_PLACE: Throttle = Throttle::new();
+static JOIN_FAILED: Throttle = Throttle::new();
 
 const REPEAT_AFTER: Duration = Duration::from_millis(1500);
-/// Settings as they come; they are sent back, so a client that does not read would have them kept for it.
+/// Encoded settings. They are sent back, so that those of a client that does not read stay in memory.
 const SETTINGS_BYTES_MAX: usize = 1 << 20;
 /// Topics that one client may publish to or consume.
 const TOPICS_MAX: usize = 4096;
 /// Texts in which a client describes itself.
 const TEXT_LEN_MAX: usize = 64;
 
-/// Who opened a telemetry stream.
-#[derive(Debug, Clone)]
-pub(super) struct Opener {
-    pub client: Option<String>,
-    pub peer: Arc<Peer>,
-}
-
-/// The Node.js client (1.0.x) can miss the first answer: it may begin to wait after it came.
+/// The Node.js client (1.0.x) can miss the first answer: it may begin to wait for settings after they have come.
 fn needs_settings_twice(settings: &Settings) -> bool {
     settings.user_agent.as_ref().is_some_and(|agent| agent.language() == Language::NodeJs)
 }
@@ -46,33 +43,37 @@ fn needs_settings_twice(settings: &Settings) -> bool {
 async fn repeat(stream: WeakCommandStream, answer: TelemetryCommand) {
     tokio::time::sleep(REPEAT_AFTER).await;
     if let Some(stream) = stream.upgrade() {
-        // Full or closed: then it is not waiting either.
+        // A client whose stream is full or closed is not waiting for settings.
         let _ = stream.try_send(answer);
     }
 }
 
+/// The answer to a stream that is not admitted.
+pub(super) fn refused(refusal: &Refusal) -> Answers<TelemetryCommand> {
+    let command = TelemetryCommand { status: Some(refusal.status()), command: None };
+    Box::pin(tokio_stream::once(Ok(Part::small(command))))
+}
+
 impl Service {
     /// A client's stream: it sends settings and results, it gets settings and commands.
-    pub(super) fn open_telemetry(&self, opener: Opener, mut incoming: Incoming) -> Answers<TelemetryCommand> {
-        let (outgoing, commands) = CommandStream::new(opener.peer.account.clone());
-        let service = self.clone();
+    pub(super) fn open_telemetry(
+        &self,
+        caller: Caller<'_>,
+        identity: Identity,
+        mut incoming: Incoming,
+    ) -> Answers<TelemetryCommand> {
+        let (outgoing, commands) = CommandStream::new(caller.peer.account.clone());
+        let (service, client, remote) = (self.clone(), caller.client.to_owned(), caller.peer.remote);
         tokio::spawn(async move {
-            let Some(client) = opener.client else {
-                let refusal = Refusal::client_id();
-                let command = TelemetryCommand { status: Some(refusal.status()), command: None };
-                // The client may be gone already.
-                let _ = outgoing.try_send(command);
-                return;
-            };
             let mut stopped = service.stopped.clone();
             tokio::select! {
-                () = service.converse(&client, opener.peer.remote, &mut incoming, &outgoing) => {}
-                // The client does not read, or has gone.
+                () = service.converse(&client, &identity, remote, &mut incoming, &outgoing) => {}
+                // The client has closed the stream.
                 () = outgoing.closed() => {}
-                // The sender outlives this.
+                // The sender outlives this task.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
             }
-            // What is known of the client stays: it may come back, or go on without a stream.
+            // What is known of the client stays: it may open another stream, or go on without one.
             service.clients.stream_ended(&client, &outgoing);
         });
         Box::pin(tokio_stream::wrappers::ReceiverStream::new(commands))
@@ -81,6 +82,7 @@ impl Service {
     async fn converse(
         &self,
         client: &str,
+        identity: &Identity,
         remote: Option<SocketAddr>,
         incoming: &mut Incoming,
         outgoing: &CommandStream,
@@ -97,23 +99,31 @@ impl Service {
             let settings = match command.command {
                 Some(Command::Settings(settings)) => settings,
                 Some(other) => {
-                    self.questions.answered(client, command.status, other);
+                    self.pending_commands.answered(client, command.status, other);
                     continue;
                 }
                 None => continue,
             };
-            // What was sent before is read first: else the answers of a client that only talks pile up.
+            // The client has to read the answer to its last settings first. Otherwise the answers to a client that only sends
+            // would pile up.
             if !outgoing.is_read() {
-                // What the client may send until then is kept by HTTP/2.
+                // Meanwhile HTTP/2 buffers up to a window of what the client sends.
                 if !incoming.count_window(WINDOW_BYTES as usize) {
-                    return outgoing
-                        .fail(Status::resource_exhausted("settings of before have not been read"));
+                    return outgoing.fail(Status::resource_exhausted(
+                        "the answer to earlier settings has not been read",
+                    ));
                 }
                 if !outgoing.read().await {
                     return;
                 }
             }
-            let settings = match self.register(client, remote, settings, outgoing.clone()).await {
+            if let Err(refusal) = self.authorize(identity, || rights::settings(&settings)) {
+                let command = TelemetryCommand { status: Some(refusal.status()), command: None };
+                // Full or closed: then it is not told, and the stream ends all the same.
+                let _ = outgoing.try_send(command);
+                return;
+            }
+            let settings = match self.register(client, identity, remote, settings, outgoing.clone()).await {
                 Ok(settings) => settings,
                 Err(refusal) => {
                     return outgoing.fail(Status::invalid_argument(refusal.message));
@@ -130,31 +140,32 @@ impl Service {
         }
     }
 
-    /// Takes a client's settings and says what the server makes of them.
+    /// Registers a client's settings; returns them with what the server decides for it.
     async fn register(
         &self,
         client: &str,
+        identity: &Identity,
         remote: Option<SocketAddr>,
         settings: Settings,
         stream: CommandStream,
     ) -> Result<Settings, Refusal> {
-        let told = self.told(&settings)?;
-        // A lite consumer's group must be there, bound to its topic: nobody can guess that.
-        let lite = told.kind.is_lite();
-        if let Some(group) = told.group.as_ref().filter(|_| !lite) {
+        let known = self.read_settings(&settings)?;
+        // A lite consumer's group must exist and be bound to a topic, so it cannot be created on demand.
+        let lite = known.kind.is_lite();
+        if let Some(group) = known.group.as_ref().filter(|_| !lite) {
             self.ensure_group(group).await?;
         }
-        let group = told.group.clone();
-        let subscribed = told.subscriptions.iter().filter(|_| !lite);
+        let group = known.group.clone();
+        let subscribed = known.subscriptions.iter().filter(|_| !lite);
         let topics: Vec<TopicName> = subscribed.map(|entry| entry.topic.clone()).collect();
         let (config, body_bytes_max, receive_batch_max) = self
             .ask(move |engine, _| {
                 if let Some(group) = &group {
                     for topic in &topics {
-                        if let Err(error) = engine.join(group, topic, Start::Latest)
-                            && let Some(repeated) = NO_PLACE.permit()
+                        if let Err(error) = engine.join(group, topic, Start::Configured)
+                            && let Some(repeated) = JOIN_FAILED.permit()
                         {
-                            tracing::error!(%error, %topic, repeated, "a group cannot find its place");
+                            tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
                         }
                     }
                 }
@@ -165,42 +176,44 @@ impl Service {
             })
             .await?;
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
-        let full = || Refusal::new(Code::TooManyRequests, "too many clients are connected");
-        self.clients.register(client, told, remote, stream).map_err(|_| full())?;
+        self.clients.register(client, identity, known, remote, stream).map_err(|error| match error {
+            Unregistered::Full => Refusal::new(Code::TooManyRequests, "too many clients are connected"),
+            Unregistered::Taken => Refusal::taken(),
+        })?;
         Ok(merged)
     }
 
-    /// What a client's settings say about it.
-    fn told(&self, settings: &Settings) -> Result<Told, Refusal> {
+    /// Reads and checks a client's settings.
+    fn read_settings(&self, settings: &Settings) -> Result<ClientSettings, Refusal> {
         let len = settings.encoded_len();
         if len > SETTINGS_BYTES_MAX {
             let why = format!("settings of {len} bytes; the limit is {SETTINGS_BYTES_MAX}");
             return Err(Refusal::new(Code::BadRequest, why));
         }
-        let mut told = Told { kind: kind(settings.client_type()), ..Told::default() };
+        let mut known = ClientSettings { kind: kind(settings.client_type()), ..ClientSettings::default() };
         if let Some(agent) = &settings.user_agent {
-            told.language = agent.language().as_str_name().to_owned();
-            told.version = agent.version.chars().take(TEXT_LEN_MAX).collect();
+            known.language = agent.language().as_str_name().to_owned();
+            known.version = agent.version.chars().take(TEXT_LEN_MAX).collect();
         }
         match &settings.pub_sub {
             Some(PubSub::Publishing(publishing)) => {
                 check_count(publishing.topics.len())?;
-                told.publishes = publishing.topics.iter().filter_map(topic_name).collect();
+                known.publishes = publishing.topics.iter().filter_map(topic_name).collect();
             }
             Some(PubSub::Subscription(subscription)) => {
-                told.polling = polling(told.kind, settings, subscription);
+                known.polling = polling(known.kind, settings, subscription);
                 check_count(subscription.subscriptions.len())?;
-                told.group = Some(self.group_name(subscription.group.as_ref())?);
+                known.group = Some(self.group_name(subscription.group.as_ref())?);
                 for entry in &subscription.subscriptions {
-                    told.subscriptions.extend(subscribed(entry)?);
+                    known.subscriptions.extend(subscribed(entry)?);
                 }
             }
             None => {
-                let why = "settings say neither what is published nor what is subscribed to";
+                let why = "the settings have neither a publishing nor a subscription part";
                 return Err(Refusal::new(Code::BadRequest, why));
             }
         }
-        Ok(told)
+        Ok(known)
     }
 }
 
@@ -212,13 +225,13 @@ fn check_count(topics: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names that are none are not looked at: whoever uses them is refused then.
+/// Invalid topic names are ignored here; a send or receive that uses one is refused.
 fn topic_name(resource: &Resource) -> Option<TopicName> {
     TopicName::new(&resource.name).ok()
 }
 
 fn subscribed(entry: &SubscriptionEntry) -> Result<Option<ClientSubscription>, Refusal> {
-    // One that makes no sense is refused with each receive; what is kept here must only have a bound.
+    // An invalid expression is refused with each receive; here only its size is bounded.
     let len = entry.expression.as_ref().map_or(0, |expression| expression.expression.len());
     if len > EXPRESSION_BYTES_MAX {
         let why = format!("a filter expression of {len} bytes; the limit is {EXPRESSION_BYTES_MAX}");
@@ -233,7 +246,7 @@ fn subscribed(entry: &SubscriptionEntry) -> Result<Option<ClientSubscription>, R
     }))
 }
 
-/// Only simple consumers choose how long they poll; push consumers do as the server says.
+/// Only simple consumers choose how long they poll; the server chooses for push consumers.
 fn polling(kind: ClientKind, settings: &Settings, subscription: &Subscription) -> Polling {
     let simple = matches!(kind, ClientKind::SimpleConsumer | ClientKind::LiteSimpleConsumer);
     let long_poll = subscription.long_polling_timeout.as_ref().filter(|_| simple);

@@ -1,3 +1,6 @@
+//! EndTransaction, RecallMessage, and checks of open transactions.
+
+use redstart_auth::Action;
 use redstart_engine::{TransactionCheck, TransactionError};
 use redstart_log::Position;
 use redstart_wire::v2::{
@@ -6,12 +9,12 @@ use redstart_wire::v2::{
 };
 
 use super::{
-    claim::{Denied, check_topic},
     convert::{Envelope, to_wire},
+    refusal::{Refusal, ok},
+    scope::{ScopedError, check_topic},
     service::Service,
-    status::{Refusal, ok},
 };
-use crate::shard::ChangeError;
+use crate::{access::Needs, shard::ChangeError};
 
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
@@ -25,7 +28,7 @@ impl Service {
         let commit = match TransactionResolution::try_from(request.resolution) {
             Ok(TransactionResolution::Commit) => true,
             Ok(TransactionResolution::Rollback) => false,
-            // The producer does not know yet: it will be asked again.
+            // The producer does not know yet; it is asked again later.
             Ok(TransactionResolution::Unspecified) => return Ok(()),
             Err(_) => {
                 let why = format!("the resolution {} is not known", request.resolution);
@@ -34,12 +37,12 @@ impl Service {
         };
         let end = self.shard.change(move |engine, now| {
             check_topic(engine, "transaction id", Code::InvalidTransactionId, made_for, &topic)
-                .map_err(Denied::Unfit)?;
-            engine.end_transaction(id, commit, now).map_err(Denied::Engine)
+                .map_err(ScopedError::OutOfScope)?;
+            engine.end_transaction(id, commit, now).map_err(ScopedError::Engine)
         })?;
         match end.await? {
-            // The answer to a check and the producer's own word may both come: they say the same.
-            Err(ChangeError::Refused(Denied::Engine(TransactionError::Ended { committed, .. })))
+            // The producer may end it twice, by itself and as the answer to a check: the same end is no error.
+            Err(ChangeError::Refused(ScopedError::Engine(TransactionError::Ended { committed, .. })))
                 if committed == commit =>
             {
                 Ok(())
@@ -52,14 +55,14 @@ impl Service {
         let name = self.topic_name(request.topic.as_ref())?;
         let unknown = || Refusal::new(Code::MessageNotFound, "no delayed message is known by this handle");
         let (made_for, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
-        let held = self
+        let delayed = self
             .ask(move |engine, _| {
                 check_topic(engine, "recall handle", Code::MessageNotFound, made_for, &name)?;
                 Ok::<_, Refusal>(engine.delayed(key))
             })
             .await??;
-        // Read before anything is cancelled: after that the answer must not fail.
-        let id = match held {
+        // Read before the message is cancelled, because after that the answer must not fail.
+        let id = match delayed {
             Some((position, size)) => self.message_id(position, size).await?,
             None => String::new(),
         };
@@ -67,7 +70,7 @@ impl Service {
         Ok(id)
     }
 
-    /// The id of a stored message; none of one that is lost.
+    /// The id of a stored message; empty if the message is lost.
     async fn message_id(&self, position: Position, size: u32) -> Result<String, Refusal> {
         let fetched = self.shard.bodies().fetch(position, size).await;
         match fetched.and_then(|fetched| Ok(fetched.message()?.id.to_owned())) {
@@ -77,14 +80,18 @@ impl Service {
         }
     }
 
-    /// Asks a producer of the topic what became of a transaction. Nobody there: it is asked again later.
+    /// Asks a producer of the topic about a transaction. Without a connected producer, the check is repeated later.
     pub(super) async fn check_transaction(&self, check: TransactionCheck) {
         let Ok(Some(topic)) = self.ask(move |engine, _| engine.topic_name_of(check.topic)).await else {
             return;
         };
-        let publishers = self.clients.publishers(&topic);
+        let publishers = self.clients.publishers(&topic, |identity| {
+            let needs = || Needs::nothing().topic(topic.as_str(), Action::Pub);
+            // The question holds the message: it goes to those alone who may send to its topic now.
+            identity.is_some_and(|identity| self.authorize(identity, needs).is_ok())
+        });
         if publishers.is_empty() {
-            return tracing::debug!(%topic, "no producer to ask about a transaction");
+            return tracing::debug!(%topic, "no producer is connected to check a transaction");
         }
         let envelope = Envelope {
             topic: Resource { resource_namespace: String::new(), name: topic.to_string() },
@@ -104,7 +111,7 @@ impl Service {
             status: Some(ok()),
             command: Some(Command::RecoverOrphanedTransactionCommand(command)),
         };
-        // Another producer each time: the first may be the one that cannot answer.
+        // Another producer for each check: one may be unable to answer.
         let first = check.checks as usize % publishers.len();
         let (before, after) = publishers.split_at(first);
         for publisher in after.iter().chain(before) {

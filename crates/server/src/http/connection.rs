@@ -1,7 +1,10 @@
+//! One HTTP connection: its requests one after the other, each within its limits.
+
 use std::{
     convert::Infallible,
     future::Future as _,
     io,
+    net::{IpAddr, Ipv4Addr},
     pin::Pin,
     sync::{
         Arc,
@@ -21,35 +24,43 @@ use tokio::{
 };
 
 use super::{Limits, Router};
-use crate::listen::Activity;
+use crate::{access::Access, listen::Activity};
 
-/// An answer that is being written when the broker stops gets this long.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long an answer may take that is being written when the broker stops.
+const STOP_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Serves one connection: requests one after the other, each within its bounds.
+/// What every connection is served with.
+pub(super) struct Served {
+    pub router: Arc<Router>,
+    pub access: Access,
+    pub limits: Arc<Limits>,
+}
+
+/// Serves one connection.
 pub(super) async fn serve(
     stream: TcpStream,
-    router: Arc<Router>,
-    limits: Arc<Limits>,
+    Served { router, access, limits }: Served,
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let body_bytes_max = limits.body_bytes_max;
-    let work = Arc::new(Work { activity, answering: AtomicBool::new(false) });
-    let asked = work.clone();
+    // Without an address no rule that is for some addresses fits.
+    let source = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let request = Arc::new(RequestState { activity, answering: AtomicBool::new(false) });
+    let state = request.clone();
     let service = service_fn(move |request| {
-        let (router, work) = (router.clone(), asked.clone());
+        let (router, access, state) = (router.clone(), access.clone(), state.clone());
         async move {
-            work.begin();
-            let answer = router.answer(request, body_bytes_max).await;
-            work.answering.store(false, Ordering::Relaxed);
+            state.begin();
+            let answer = router.answer(request, &access, source, body_bytes_max).await;
+            state.answering.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         }
     });
-    let io = TokioIo::new(Paced { stream, time: limits.write_timeout, stuck: None, work });
+    let io = TokioIo::new(TimedStream { stream, timeout: limits.write_timeout, blocked: None, request });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // It runs from the end of one request to the end of the next one's headers.
+        // The timeout runs from the end of one request to the end of the next one's headers.
         .header_read_timeout(limits.idle_timeout)
         .max_headers(limits.headers_max)
         .max_buf_size(limits.header_bytes_max)
@@ -59,7 +70,7 @@ pub(super) async fn serve(
         ended = connection.as_mut() => ended,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(STOP_TIME_MAX, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -67,14 +78,14 @@ pub(super) async fn serve(
     }
 }
 
-/// A request is under way from its headers until its answer is written.
-struct Work {
+/// Whether a request is under way: from its headers until its answer is written.
+struct RequestState {
     activity: Arc<Activity>,
-    /// The answer is being made.
+    /// The answer is being computed.
     answering: AtomicBool,
 }
 
-impl Work {
+impl RequestState {
     fn begin(&self) {
         self.answering.store(true, Ordering::Relaxed);
         self.activity.requested();
@@ -88,31 +99,32 @@ impl Work {
     }
 }
 
-/// A stream whose peer has to read what it is sent.
-struct Paced {
+/// A stream with a timeout for writes: a write fails when the peer reads nothing for that long.
+struct TimedStream {
     stream: TcpStream,
-    time: Duration,
+    timeout: Duration,
     /// Runs while nothing can be written.
-    stuck: Option<Pin<Box<Sleep>>>,
-    work: Arc<Work>,
+    blocked: Option<Pin<Box<Sleep>>>,
+    request: Arc<RequestState>,
 }
 
-impl Paced {
-    fn wrote<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+impl TimedStream {
+    /// Starts or stops the timeout by the result of a write.
+    fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stuck = None;
+            self.blocked = None;
             return written;
         }
-        let time = self.time;
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-        stuck.as_mut().poll(cx).map(|()| {
-            let why = format!("the peer has read nothing for {} ms", time.as_millis());
+        let timeout = self.timeout;
+        let blocked = self.blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        blocked.as_mut().poll(cx).map(|()| {
+            let why = format!("the peer has read nothing for {} ms", timeout.as_millis());
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         })
     }
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -122,23 +134,23 @@ impl AsyncRead for Paced {
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for TimedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.wrote(cx, written)
+        self.timed(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if let Poll::Ready(Ok(())) = flushed {
-            self.work.flushed();
+            self.request.flushed();
         }
-        self.wrote(cx, flushed)
+        self.timed(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.wrote(cx, ended)
+        self.timed(cx, ended)
     }
 
     fn poll_write_vectored(
@@ -147,7 +159,7 @@ impl AsyncWrite for Paced {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.wrote(cx, written)
+        self.timed(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

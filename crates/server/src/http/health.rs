@@ -1,3 +1,5 @@
+//! `/healthz` and `/readyz`.
+
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicU8, Ordering},
@@ -5,22 +7,22 @@ use std::sync::{
 
 use http::StatusCode;
 
-use super::router::{Answering, Part, Request, text};
+use super::router::{Answering, Part, Request, Right, text};
 use crate::shard::ShardHandle;
 
-/// How far the process has come.
+/// The stage of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// Reading what is on disk, opening ports.
+    /// Recovering the log, opening ports.
     Starting = 0,
-    /// Every port accepts.
+    /// Every port accepts connections.
     Serving = 1,
-    /// Told to stop: connections are about to be closed.
+    /// Asked to stop: connections are about to be closed.
     Stopping = 2,
 }
 
-/// Whether the process is alive and whether clients should come. Shared by whoever knows.
+/// Whether the process works, and whether clients should connect. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     state: Arc<State>,
@@ -37,19 +39,19 @@ impl Health {
         self.state.stage.store(stage as u8, Ordering::SeqCst);
     }
 
-    /// The shard whose condition counts. The first call counts.
+    /// Sets the shard whose condition is reported. Only the first call has an effect.
     pub fn watch(&self, shard: ShardHandle) {
         let _ = self.state.shard.set(shard);
     }
 
-    /// The page for those who would restart a process that has failed.
+    /// `/healthz`, for supervisors that restart a failed process.
     pub fn live_page(&self) -> impl Part + use<> {
-        Page { health: self.clone(), path: "/healthz", ask: Health::failed }
+        Page { health: self.clone(), path: "/healthz", problem: Health::failed }
     }
 
-    /// The page for those who send clients here, or do not.
+    /// `/readyz`, for load balancers that route clients here.
     pub fn ready_page(&self) -> impl Part + use<> {
-        Page { health: self.clone(), path: "/readyz", ask: Health::unready }
+        Page { health: self.clone(), path: "/readyz", problem: Health::unready }
     }
 
     fn failed(&self) -> Option<String> {
@@ -77,8 +79,8 @@ impl Health {
 struct Page {
     health: Health,
     path: &'static str,
-    /// Why not, if not.
-    ask: fn(&Health) -> Option<String>,
+    /// The reason for a refusal, if there is one.
+    problem: fn(&Health) -> Option<String>,
 }
 
 impl Part for Page {
@@ -86,8 +88,12 @@ impl Part for Page {
         self.path
     }
 
+    fn right(&self) -> Right {
+        Right::Open
+    }
+
     fn answer(&self, _: Request) -> Answering<'_> {
-        let answer = match (self.ask)(&self.health) {
+        let answer = match (self.problem)(&self.health) {
             None => text(StatusCode::OK, "ok"),
             Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
         };

@@ -1,5 +1,5 @@
-//! The HTTP front end: what operators and their tools read. It is beside the broker and must never be in its way: few
-//! connections, small requests, and nothing that holds up the shard.
+//! The HTTP port: metrics and health, for operators and their tools. It must not slow the broker down: it takes few connections and
+//! small requests, and asks the shard only in short slices.
 //!
 //! A request goes from [`connection`] through [`router`] to the [`Part`] that is mounted at its path.
 
@@ -13,36 +13,36 @@ use std::{io::Error as IoError, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
-    Resources,
+    Access, Resources,
     listen::{self, Port, PortLimits},
-    statistics::Live,
+    statistics::LiveCount,
 };
 
 pub use health::{Health, Stage};
 pub use metrics::{Metrics, Sources};
-pub use router::{Answer, Answering, Part, Request, Router};
+pub use router::{Answer, Answering, Part, Request, Right, Router};
 
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
     pub limits: Limits,
-    /// What it shares with the other ports.
+    /// Limits that it shares with the other ports.
     pub resources: Resources,
 }
 
-/// How much peers may take of the front end.
+/// Limits of the HTTP port.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Open connections.
     pub connections_max: usize,
-    /// Of a request's line and headers, and of its body.
+    /// Bytes of a request's line and headers.
     pub header_bytes_max: usize,
     pub headers_max: usize,
     pub body_bytes_max: u64,
-    /// For a request to come, and between requests.
+    /// How long a request may take to arrive, and the time between two requests.
     pub idle_timeout: Duration,
-    /// For the peer to take any of what is written.
+    /// How long the peer may read nothing of an answer.
     pub write_timeout: Duration,
 }
 
@@ -74,6 +74,7 @@ pub struct Http {
     limits: Limits,
     router: Arc<Router>,
     port: Port,
+    access: Access,
 }
 
 impl Http {
@@ -83,27 +84,30 @@ impl Http {
         let connections_max = config.limits.connections_max;
         let limits = PortLimits { connections_max, silent_max: connections_max };
         let port = config.resources.connections.port("HTTP", limits);
-        Ok(Http { listener, limits: config.limits, router: Arc::new(router), port })
+        let access = config.resources.access;
+        Ok(Http { listener, limits: config.limits, router: Arc::new(router), port, access })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// How many connections are open.
-    pub fn connections(&self) -> Live {
+    /// The number of open connections.
+    pub fn connections(&self) -> LiveCount {
         self.port.open.clone()
     }
 
     /// Serves until `stopped` says so.
     pub async fn serve(self, stopped: watch::Receiver<bool>) {
-        let Http { listener, limits, router, port } = self;
+        let Http { listener, limits, router, port, access } = self;
         let limits = Arc::new(limits);
         let mut stop = stopped.clone();
-        // The sender is gone only when the broker is.
+        // The sender is dropped only when the process ends.
         let stop = async move { drop(stop.wait_for(|stopped| *stopped).await) };
         let mut open = listen::accept(listener, &port, stop, move |stream, activity| {
-            connection::serve(stream, router.clone(), limits.clone(), activity, stopped.clone())
+            let served =
+                connection::Served { router: router.clone(), access: access.clone(), limits: limits.clone() };
+            connection::serve(stream, served, activity, stopped.clone())
         })
         .await;
         while open.join_next().await.is_some() {}

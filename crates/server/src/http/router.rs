@@ -1,10 +1,15 @@
-use std::{fmt, future::Future, pin::Pin};
+//! Finds the part that answers a request.
 
+use std::{fmt, future::Future, net::IpAddr, pin::Pin};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
+
+use crate::access::Access;
 
 pub type Request = http::Request<Incoming>;
 pub type Answer = Response<Full<Bytes>>;
@@ -18,17 +23,29 @@ pub trait Part: Send + Sync + fmt::Debug {
     /// Where it is mounted, such as `/metrics`.
     fn path(&self) -> &'static str;
 
-    /// Whether there is something at this place below the path; it is empty for the path itself.
+    /// Whether the part serves this path below its own; `rest` is empty for the path itself.
     fn has(&self, rest: &str) -> bool {
         rest.is_empty()
     }
 
-    /// What may be done with it.
+    /// The methods that it answers.
     fn methods(&self) -> &'static [Method] {
         READ
     }
 
+    /// What a caller needs to see it. There is no default: a part that says nothing would be open to everybody.
+    fn right(&self) -> Right;
+
     fn answer(&self, request: Request) -> Answering<'_>;
+}
+
+/// What a caller of a part needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// Nothing: it tells nothing that a stranger must not know.
+    Open,
+    /// To be allowed `Get` on the cluster, where callers are asked who they are.
+    Observe,
 }
 
 /// Finds the part for a request.
@@ -46,10 +63,21 @@ impl Router {
         self
     }
 
-    pub(super) async fn answer(&self, request: Request, body_bytes_max: u64) -> Answer {
-        let Some(part) = self.part(request.uri().path()) else { return self.nothing() };
+    pub(super) async fn answer(
+        &self,
+        request: Request,
+        access: &Access,
+        source: IpAddr,
+        body_bytes_max: u64,
+    ) -> Answer {
+        let Some(part) = self.part(request.uri().path()) else { return self.not_found() };
+        if part.right() == Right::Observe
+            && let Err(refused) = admit(request.headers(), access, source)
+        {
+            return *refused;
+        }
         if !part.methods().contains(request.method()) {
-            return refused(part);
+            return method_not_allowed(part);
         }
         let size = request.body().size_hint().lower();
         if size > body_bytes_max {
@@ -67,14 +95,34 @@ impl Router {
         self.parts.iter().map(|part| &**part).find(fits)
     }
 
-    fn nothing(&self) -> Answer {
+    fn not_found(&self) -> Answer {
         let mut paths: Vec<&str> = self.parts.iter().map(|part| part.path()).collect();
         paths.sort_unstable();
-        text(StatusCode::NOT_FOUND, &format!("there is nothing here; there are {}", paths.join(", ")))
+        text(StatusCode::NOT_FOUND, &format!("not found; the paths are {}", paths.join(", ")))
     }
 }
 
-fn refused(part: &dyn Part) -> Answer {
+/// Admits a caller that sends a user and its password, as HTTP clients do.
+fn admit(headers: &HeaderMap, access: &Access, source: IpAddr) -> Result<(), Box<Answer>> {
+    let decoded = headers.get(header::AUTHORIZATION).and_then(|value| basic(value.to_str().ok()?));
+    let credentials = decoded.as_ref().and_then(|text| text.split_once(':'));
+    let identity = access.authenticate_secret(credentials, source).map_err(|why| {
+        let mut answer = text(StatusCode::UNAUTHORIZED, &why.to_string());
+        let challenge = HeaderValue::from_static("Basic realm=\"redstart\", charset=\"UTF-8\"");
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        answer
+    })?;
+    Ok(access.may_observe(&identity).map_err(|why| text(StatusCode::FORBIDDEN, &why.to_string()))?)
+}
+
+/// The user and its password in a header.
+fn basic(header: &str) -> Option<String> {
+    let (scheme, encoded) = header.split_once(' ')?;
+    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(encoded.trim()).ok())??;
+    String::from_utf8(decoded).ok()
+}
+
+fn method_not_allowed(part: &dyn Part) -> Answer {
     let allowed: Vec<&str> = part.methods().iter().map(|method| method.as_str()).collect();
     let allowed = allowed.join(", ");
     let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, &format!("{} takes {allowed}", part.path()));
@@ -89,7 +137,7 @@ pub(super) fn text(status: StatusCode, line: &str) -> Answer {
     content(status, PLAIN, Bytes::from(format!("{line}\n")))
 }
 
-/// What is true now need not be true later: nobody keeps it.
+/// An answer that is not to be cached: it shows the state of this moment.
 pub(super) fn content(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
@@ -112,6 +160,10 @@ mod tests {
 
         fn has(&self, rest: &str) -> bool {
             self.1 || rest.is_empty()
+        }
+
+        fn right(&self) -> Right {
+            Right::Open
         }
 
         fn answer(&self, _: Request) -> Answering<'_> {

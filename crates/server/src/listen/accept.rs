@@ -1,3 +1,5 @@
+//! The accept loop of every port.
+
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
@@ -8,14 +10,14 @@ use tokio::{
 use super::{Activity, Port};
 use crate::throttle::Throttle;
 
-/// Pause after a failed accept (out of file descriptors, mostly).
+/// Pause after a failed accept; the usual cause is that no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 static FAILED: Throttle = Throttle::new();
 static REFUSED: Throttle = Throttle::new();
 
-/// Accepts connections until `stop`, each with a task of its own, and returns the tasks that still run. The task of an
-/// idle connection can be dropped at any time, when a new connection needs its place.
+/// Accepts connections until `stop`, each with a task of its own, and returns the tasks that still run. The task of an idle connection
+/// can be aborted at any time, when a new connection needs its slot.
 pub(crate) async fn accept<C>(
     listener: TcpListener,
     port: &Port,
@@ -35,29 +37,29 @@ where
         };
         match accepted {
             Ok((stream, _)) => {
-                let Some(place) = port.place().await else {
-                    refused(port);
+                let Some(slot) = port.slot().await else {
+                    log_refusal(port);
                     continue;
                 };
-                let (id, connection) = (place.id, serve(stream, place.activity.clone()));
+                let (id, connection) = (slot.id, serve(stream, slot.activity.clone()));
                 let task = tasks.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(slot);
                 });
-                port.serving(id, task);
+                port.set_task(id, task);
             }
             Err(error) => {
                 if let Some(repeated) = FAILED.permit() {
                     tracing::warn!(port = port.name, %error, repeated, "cannot accept a connection");
                 }
-                port.make_room();
+                port.close_one_idle();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-fn refused(port: &Port) {
+fn log_refusal(port: &Port) {
     if let Some(repeated) = REFUSED.permit() {
         let (open, limit) = (port.open.count(), port.limits.connections_max);
         tracing::warn!(
@@ -65,7 +67,7 @@ fn refused(port: &Port) {
             open,
             limit,
             repeated,
-            "a connection is refused: all places are taken and none of the connections is idle"
+            "refused a connection: the limit is reached and no connection is idle"
         );
     }
 }

@@ -1,3 +1,5 @@
+//! What a connection is doing, by which the one to be closed at the limit is chosen.
+
 use std::{
     sync::{
         Arc,
@@ -6,31 +8,31 @@ use std::{
     time::Instant,
 };
 
-/// Bits of the state beside its time.
+/// Bits of the state; the others hold a time.
 const REQUESTED: u64 = 1 << 63;
 const BUSY: u64 = 1 << 62;
 
-/// What a connection is doing, as far as it matters when there are too many. Its task writes it, the accept loops read
-/// it. A change costs one store; to say the same again costs one load.
+/// What a connection is doing. Its task writes it, the accept loops read it. A change costs one store, setting the same state again
+/// one load.
 #[derive(Debug)]
 pub(crate) struct Activity {
     /// [`REQUESTED`], [`BUSY`], and the milliseconds from `origin` to the last change between busy and idle.
     state: AtomicU64,
     origin: Instant,
-    /// Connections of the port that have made no request yet.
+    /// Counts the connections of the port that have made no request yet.
     silent: Arc<AtomicUsize>,
 }
 
-/// Whether a connection can give way, and which goes first: the lesser does.
+/// The order in which connections are closed at the limit, the least first. The numbers are the milliseconds at which the state began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// It has not made any request. Since when it is open.
+pub(super) enum CloseRank {
+    /// It is open and has made no request.
     Silent(u64),
-    /// Nothing is under way. Since when.
+    /// It has made a request, and none is under way.
     Idle(u64),
-    /// Its first request has begun and is not there whole. Since when.
+    /// Its first request has begun and is not complete.
     Unfinished(u64),
-    /// A request of it is under way.
+    /// A request is under way: it is not closed.
     Busy,
 }
 
@@ -44,7 +46,7 @@ impl Activity {
         Activity { state: AtomicU64::new(millis), origin, silent }
     }
 
-    /// A whole request has come.
+    /// A complete request has come.
     pub fn requested(&self) {
         if self.state.load(Ordering::Relaxed) & REQUESTED == 0
             && self.state.fetch_or(REQUESTED, Ordering::Relaxed) & REQUESTED == 0
@@ -53,7 +55,7 @@ impl Activity {
         }
     }
 
-    /// Whether a request is under way, or a part of one has come.
+    /// Sets whether a request is under way, or a part of one has come.
     pub fn set_busy(&self, busy: bool) {
         let state = self.state.load(Ordering::Relaxed);
         if (state & BUSY != 0) == busy {
@@ -63,21 +65,21 @@ impl Activity {
         self.state.store(state, Ordering::Relaxed);
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn close_rank(&self) -> CloseRank {
         let state = self.state.load(Ordering::Relaxed);
         let since = state & !(REQUESTED | BUSY);
         match (state & REQUESTED != 0, state & BUSY != 0) {
-            (false, false) => Standing::Silent(since),
-            (true, false) => Standing::Idle(since),
-            (false, true) => Standing::Unfinished(since),
-            (true, true) => Standing::Busy,
+            (false, false) => CloseRank::Silent(since),
+            (true, false) => CloseRank::Idle(since),
+            (false, true) => CloseRank::Unfinished(since),
+            (true, true) => CloseRank::Busy,
         }
     }
 }
 
 impl Drop for Activity {
     fn drop(&mut self) {
-        // Counts it out if it never made one.
+        // No longer counted as silent.
         self.requested();
     }
 }
@@ -95,14 +97,14 @@ mod tests {
         let silent = Arc::new(AtomicUsize::new(0));
         let activity = Activity::new(Instant::now(), silent.clone());
         let other = Activity::new(Instant::now(), silent.clone());
-        assert!(matches!(activity.standing(), Standing::Silent(_)));
+        assert!(matches!(activity.close_rank(), CloseRank::Silent(_)));
         activity.set_busy(true);
-        assert!(matches!(activity.standing(), Standing::Unfinished(_)));
+        assert!(matches!(activity.close_rank(), CloseRank::Unfinished(_)));
         activity.requested();
         activity.requested();
-        assert_eq!((activity.standing(), silent.load(Ordering::Relaxed)), (Standing::Busy, 1));
+        assert_eq!((activity.close_rank(), silent.load(Ordering::Relaxed)), (CloseRank::Busy, 1));
         activity.set_busy(false);
-        assert!(matches!(activity.standing(), Standing::Idle(_)));
+        assert!(matches!(activity.close_rank(), CloseRank::Idle(_)));
         drop((activity, other));
         assert_eq!(silent.load(Ordering::Relaxed), 0);
     }

@@ -1,3 +1,5 @@
+//! The connections of all ports, and the tasks that serve them.
+
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicUsize},
@@ -11,22 +13,22 @@ use super::{
     activity::Activity,
     register::{Register, Scope, Verdict},
 };
-use crate::statistics::{Here, Live};
+use crate::statistics::{LiveCount, LiveGuard};
 
-/// For a connection that gives way to be gone. It is idle, so its task has nothing to finish.
-const LEAVE_TIME: Duration = Duration::from_millis(500);
-/// A place that another port's connection took is looked for again.
-const TRIES: usize = 4;
+/// How long the end of an idle connection's task may take after it was aborted; it has nothing to finish.
+const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
+/// Attempts to get a slot: a new connection of another port may take the one that became free.
+const ATTEMPTS: usize = 4;
 
-/// The connections of all ports. Clones are one.
+/// The connections of all ports. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Connections(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// A connection has gone.
-    left: Notify,
+    /// A connection was closed.
+    closed: Notify,
     origin: Instant,
 }
 
@@ -38,18 +40,18 @@ struct State {
 }
 
 impl Default for Connections {
-    /// Without a common limit.
+    /// Without a limit over all ports.
     fn default() -> Self {
         Connections::new(usize::MAX)
     }
 }
 
 impl Connections {
-    /// At most `max`, on all ports together.
+    /// At most `max` connections, on all ports together.
     pub fn new(max: usize) -> Connections {
         Connections(Arc::new(Shared {
             state: Mutex::new(State { register: Register::new(max), tasks: HashMap::new() }),
-            left: Notify::new(),
+            closed: Notify::new(),
             origin: Instant::now(),
         }))
     }
@@ -58,7 +60,7 @@ impl Connections {
         let silent = Arc::new(AtomicUsize::new(0));
         let PortLimits { connections_max, silent_max } = limits;
         let index = self.0.state.lock().register.add_port(connections_max, silent_max, silent.clone());
-        Port { shared: self.0.clone(), index, name, limits, silent, open: Live::default() }
+        Port { shared: self.0.clone(), index, name, limits, silent, open: LiveCount::default() }
     }
 }
 
@@ -66,11 +68,11 @@ impl Connections {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortLimits {
     pub connections_max: usize,
-    /// Of those that have made no request.
+    /// Connections that have made no request.
     pub silent_max: usize,
 }
 
-/// A kind of connections with limits of its own; several listeners can share it.
+/// A kind of connections with its own limits; several listeners can share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Port {
     shared: Arc<Shared>,
@@ -78,59 +80,59 @@ pub(crate) struct Port {
     pub name: &'static str,
     pub limits: PortLimits,
     silent: Arc<AtomicUsize>,
-    pub open: Live,
+    pub open: LiveCount,
 }
 
-/// A connection's place, until it is dropped.
+/// An open connection, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     pub id: u64,
     shared: Arc<Shared>,
     pub activity: Arc<Activity>,
-    _here: Here,
+    _live: LiveGuard,
 }
 
 impl Port {
-    /// A place for a new connection; if need be, an idle connection gives way to it. `None` when all are busy.
-    pub async fn place(&self) -> Option<Place> {
-        for _ in 0..TRIES {
-            let left = self.shared.left.notified();
-            tokio::pin!(left);
-            // From here on no end of a connection is missed.
-            left.as_mut().enable();
-            match self.try_place() {
-                Ok(place) => return Some(place),
-                Err(Verdict::After(id)) => self.shared.close(id),
+    /// A slot for a new connection; at the limit an idle connection is closed for it. `None` when all are busy.
+    pub async fn slot(&self) -> Option<ConnectionSlot> {
+        for _ in 0..ATTEMPTS {
+            let closed = self.shared.closed.notified();
+            tokio::pin!(closed);
+            // Enabled before the attempt, so that no end of a connection is missed.
+            closed.as_mut().enable();
+            match self.try_slot() {
+                Ok(slot) => return Some(slot),
+                Err(Verdict::AfterClosing(id)) => self.shared.close(id),
                 Err(_) => return None,
             }
-            if tokio::time::timeout(LEAVE_TIME, left).await.is_err() {
+            if tokio::time::timeout(CLOSE_TIME_MAX, closed).await.is_err() {
                 return None;
             }
         }
         None
     }
 
-    fn try_place(&self) -> Result<Place, Verdict> {
+    fn try_slot(&self) -> Result<ConnectionSlot, Verdict> {
         let register = &mut self.shared.state.lock().register;
         match register.verdict(self.index, Instant::now()) {
             Verdict::Admit => {}
             verdict => return Err(verdict),
         }
         let activity = Arc::new(Activity::new(self.shared.origin, self.silent.clone()));
-        let id = register.enter(self.index, activity.clone());
-        Ok(Place { id, shared: self.shared.clone(), activity, _here: self.open.enter() })
+        let id = register.add(self.index, activity.clone());
+        Ok(ConnectionSlot { id, shared: self.shared.clone(), activity, _live: self.open.enter() })
     }
 
-    /// The process is out of files: an idle connection of any port makes room.
-    pub fn make_room(&self) {
-        let first = self.shared.state.lock().register.first_to_go(Scope::All(self.index), Instant::now());
-        if let Some(id) = first {
+    /// The process has no file descriptor left: closes an idle connection of any port.
+    pub fn close_one_idle(&self) {
+        let idle = self.shared.state.lock().register.first_to_close(Scope::All(self.index), Instant::now());
+        if let Some(id) = idle {
             self.shared.close(id);
         }
     }
 
-    /// Names the task that serves a connection, so that it can be ended.
-    pub fn serving(&self, id: u64, task: AbortHandle) {
+    /// Records the task that serves a connection, so that it can be aborted.
+    pub fn set_task(&self, id: u64, task: AbortHandle) {
         let state = &mut *self.shared.state.lock();
         if state.register.is_open(id) {
             state.tasks.insert(id, task);
@@ -147,13 +149,13 @@ impl Shared {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         {
             let state = &mut *self.shared.state.lock();
             state.tasks.remove(&self.id);
-            state.register.leave(self.id);
+            state.register.remove(self.id);
         }
-        self.shared.left.notify_waiters();
+        self.shared.closed.notify_waiters();
     }
 }

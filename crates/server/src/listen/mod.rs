@@ -1,10 +1,10 @@
-//! How connections are taken, on every port: one accept loop, one limit for the process that follows from the files it
-//! may open, and one rule for what happens at the limit: the longest idle connection gives way to a new one.
+//! Accepts connections on every port: one accept loop, one limit of connections that follows from the files that the process may open,
+//! and one rule at the limit: the connection that has been idle longest is closed for a new one.
 
 mod accept;
 mod activity;
 mod connections;
-mod files;
+mod file_limits;
 mod register;
 
 pub(crate) use accept::accept;
@@ -12,4 +12,4 @@ pub(crate) use activity::Activity;
 pub(crate) use connections::{Port, PortLimits};
 
 pub use connections::Connections;
-pub use files::FileBudget;
+pub use file_limits::FileLimits;

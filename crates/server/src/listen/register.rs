@@ -1,4 +1,4 @@
-//! Which connections are open, and which gives way to a new one. Decides only: it closes nothing.
+//! Which connections are open, and which one is to be closed for a new one. Decides only: it closes nothing.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,26 +9,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::activity::{Activity, Standing};
+use super::activity::{Activity, CloseRank};
 
-/// A look at all connections finds this many that can give way, for the next ones that need a place.
-const FOUND_MAX: usize = 64;
-/// When none can give way, all are looked at again after this.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Places that each port keeps for itself, whatever the others take.
+/// Candidates that one scan of all connections collects, for this new connection and the next ones.
+const CANDIDATES_MAX: usize = 64;
+/// After a scan that found no candidate, the next one for the same scope follows after this time.
+const SCAN_INTERVAL: Duration = Duration::from_millis(50);
+/// Connections that each port can have whatever the others use.
 const RESERVED_MAX: usize = 16;
 
+/// All open connections.
 #[derive(Debug)]
 pub(super) struct Register {
     max: usize,
     ports: Vec<PortState>,
     open: HashMap<u64, Entry>,
-    next: u64,
-    /// Connections that could give way when they were last looked at, the first one first.
-    found: VecDeque<(Standing, u64)>,
-    found_for: Scope,
-    /// The last look found none; not before this is there another one for the same scope.
-    look_after: Option<Instant>,
+    next_id: u64,
+    /// Connections that the last scan found closable, the first to close at the front, and its scope.
+    candidates: VecDeque<(CloseRank, u64)>,
+    scanned: Scope,
+    /// Set if the last scan found none: when the next one for the same scope may follow.
+    scan_after: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -45,10 +46,10 @@ struct Entry {
     activity: Arc<Activity>,
 }
 
-/// Among which connections one is looked for.
+/// The connections among which one to close is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Those of all ports that have more than their reserve, and of the port itself.
+    /// Those of this port, and of all ports that use more than their reserve.
     All(usize),
     Port(usize),
     /// Those of a port that have made no request.
@@ -59,8 +60,8 @@ pub(super) enum Scope {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Admit,
-    /// There is no place until this connection has gone.
-    After(u64),
+    /// Admit it once this connection was closed.
+    AfterClosing(u64),
     Refuse,
 }
 
@@ -70,10 +71,10 @@ impl Register {
             max,
             ports: Vec::new(),
             open: HashMap::new(),
-            next: 0,
-            found: VecDeque::new(),
-            found_for: Scope::Port(0),
-            look_after: None,
+            next_id: 0,
+            candidates: VecDeque::new(),
+            scanned: Scope::Port(0),
+            scan_after: None,
         }
     }
 
@@ -82,7 +83,7 @@ impl Register {
         self.ports.len() - 1
     }
 
-    /// Whether a new connection of the port has a place.
+    /// Whether a new connection of the port is admitted.
     pub fn verdict(&mut self, port: usize, now: Instant) -> Verdict {
         let state = &self.ports[port];
         let scope = if state.open >= state.max {
@@ -94,73 +95,74 @@ impl Register {
         } else {
             return Verdict::Admit;
         };
-        match self.first_to_go(scope, now) {
-            Some(id) => Verdict::After(id),
-            // They are about to make their requests.
+        match self.first_to_close(scope, now) {
+            Some(id) => Verdict::AfterClosing(id),
+            // All silent ones have begun a request by now.
             None if matches!(scope, Scope::Silent(_)) => Verdict::Admit,
             None => Verdict::Refuse,
         }
     }
 
-    /// Takes a place; after [`Verdict::Admit`] only.
-    pub fn enter(&mut self, port: usize, activity: Arc<Activity>) -> u64 {
-        let id = self.next;
-        self.next += 1;
+    /// Adds a connection; only after [`Verdict::Admit`].
+    pub fn add(&mut self, port: usize, activity: Arc<Activity>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         self.ports[port].open += 1;
         self.open.insert(id, Entry { port, activity });
         id
     }
 
-    pub fn leave(&mut self, id: u64) {
+    pub fn remove(&mut self, id: u64) {
         if let Some(entry) = self.open.remove(&id) {
             self.ports[entry.port].open -= 1;
         }
     }
 
-    /// The connection that gives way.
-    pub fn first_to_go(&mut self, scope: Scope, now: Instant) -> Option<u64> {
-        if self.found_for == scope {
-            if let Some(id) = self.next_found() {
+    /// The connection that is to be closed.
+    pub fn first_to_close(&mut self, scope: Scope, now: Instant) -> Option<u64> {
+        if self.scanned == scope {
+            if let Some(id) = self.next_candidate() {
                 return Some(id);
             }
-            if self.look_after.is_some_and(|at| now < at) {
+            if self.scan_after.is_some_and(|at| now < at) {
                 return None;
             }
         }
-        self.look(scope);
-        self.look_after = self.found.is_empty().then(|| now + LOOK_INTERVAL);
-        self.next_found()
+        self.scan(scope);
+        self.scan_after = self.candidates.is_empty().then(|| now + SCAN_INTERVAL);
+        self.next_candidate()
     }
 
     pub fn is_open(&self, id: u64) -> bool {
         self.open.contains_key(&id)
     }
 
-    fn next_found(&mut self) -> Option<u64> {
-        while let Some((standing, id)) = self.found.pop_front() {
-            if self.open.get(&id).is_some_and(|entry| entry.activity.standing() == standing) {
+    /// A candidate whose state has not changed since the scan.
+    fn next_candidate(&mut self) -> Option<u64> {
+        while let Some((rank, id)) = self.candidates.pop_front() {
+            if self.open.get(&id).is_some_and(|entry| entry.activity.close_rank() == rank) {
                 return Some(id);
             }
         }
         None
     }
 
-    fn look(&mut self, scope: Scope) {
+    fn scan(&mut self, scope: Scope) {
         let found = self.open.iter().filter(|(_, entry)| self.is_in(scope, entry.port));
-        let found = found.map(|(id, entry)| (entry.activity.standing(), *id));
+        let found = found.map(|(id, entry)| (entry.activity.close_rank(), *id));
         let mut found: Vec<_> = match scope {
             Scope::Silent(_) => found
-                .filter(|(standing, _)| matches!(standing, Standing::Silent(_) | Standing::Unfinished(_)))
+                .filter(|(rank, _)| matches!(rank, CloseRank::Silent(_) | CloseRank::Unfinished(_)))
                 .collect(),
-            _ => found.filter(|(standing, _)| *standing != Standing::Busy).collect(),
+            _ => found.filter(|(rank, _)| *rank != CloseRank::Busy).collect(),
         };
-        if found.len() > FOUND_MAX {
-            found.select_nth_unstable(FOUND_MAX);
-            found.truncate(FOUND_MAX);
+        if found.len() > CANDIDATES_MAX {
+            found.select_nth_unstable(CANDIDATES_MAX);
+            found.truncate(CANDIDATES_MAX);
         }
         found.sort_unstable();
-        self.found = found.into();
-        self.found_for = scope;
+        self.candidates = found.into();
+        self.scanned = scope;
     }
 
     fn is_in(&self, scope: Scope, port: usize) -> bool {
@@ -170,12 +172,12 @@ impl Register {
         }
     }
 
-    /// What is left belongs to the other ports' reserves.
+    /// Whether all connections that are left are reserved for other ports.
     fn is_full_for(&self, port: usize) -> bool {
         let others = (0..self.ports.len()).filter(|other| *other != port);
-        let kept: usize =
+        let reserved: usize =
             others.map(|other| self.reserved(other).saturating_sub(self.ports[other].open)).sum();
-        self.open.len() + kept >= self.max
+        self.open.len() + reserved >= self.max
     }
 
     fn reserved(&self, port: usize) -> usize {
@@ -208,7 +210,7 @@ mod tests {
 
         /// Each opens a second after the one before.
         fn open(&mut self, port: usize) -> Result<u64, Verdict> {
-            self.now += LOOK_INTERVAL;
+            self.now += SCAN_INTERVAL;
             match self.register.verdict(port, self.now) {
                 Verdict::Admit => {}
                 verdict => return Err(verdict),
@@ -216,7 +218,7 @@ mod tests {
             self.opened += 1;
             let activity = Activity::opened_at(self.opened * 1000, Instant::now(), self.silent[port].clone());
             let activity = Arc::new(activity);
-            let id = self.register.enter(port, activity.clone());
+            let id = self.register.add(port, activity.clone());
             self.activities.insert(id, activity);
             Ok(id)
         }
@@ -230,42 +232,42 @@ mod tests {
 
         fn close(&mut self, id: u64) {
             self.activities.remove(&id);
-            self.register.leave(id);
+            self.register.remove(id);
         }
     }
 
     #[test]
-    fn silent_ones_go_first_then_idle_ones_then_those_that_never_finished_a_request() {
+    fn silent_ones_are_closed_first_then_idle_ones_then_those_that_never_finished_a_request() {
         let mut ports = Ports::new(4, &[(4, 100)]);
         let ids: Vec<u64> = (0..4).map(|_| ports.open(0).unwrap()).collect();
         ports.is(ids[0], true, true);
         ports.is(ids[1], true, false);
         ports.is(ids[2], false, true);
-        // The fourth has said nothing.
+        // The fourth has made no request.
         for id in [ids[3], ids[1], ids[2]] {
-            assert_eq!(ports.open(0), Err(Verdict::After(id)));
+            assert_eq!(ports.open(0), Err(Verdict::AfterClosing(id)));
             ports.close(id);
             let new = ports.open(0).unwrap();
             ports.is(new, true, true);
         }
         assert_eq!(ports.open(0), Err(Verdict::Refuse), "all are busy");
         ports.is(ids[0], true, false);
-        assert_eq!(ports.open(0), Err(Verdict::After(ids[0])));
+        assert_eq!(ports.open(0), Err(Verdict::AfterClosing(ids[0])));
     }
 
     #[test]
-    fn the_oldest_of_a_kind_goes_first_and_one_that_became_busy_does_not() {
+    fn the_oldest_of_a_kind_is_closed_first_and_one_that_became_busy_is_not() {
         let mut ports = Ports::new(100, &[(10, 100)]);
         let ids: Vec<u64> = (0..10).map(|_| ports.open(0).unwrap()).collect();
-        assert_eq!(ports.open(0), Err(Verdict::After(ids[0])));
+        assert_eq!(ports.open(0), Err(Verdict::AfterClosing(ids[0])));
         ports.close(ids[0]);
         ports.open(0).unwrap();
         ports.is(ids[1], true, true);
-        assert_eq!(ports.open(0), Err(Verdict::After(ids[2])));
+        assert_eq!(ports.open(0), Err(Verdict::AfterClosing(ids[2])));
     }
 
     #[test]
-    fn each_port_keeps_a_reserve_and_at_the_common_limit_any_port_gives_way() {
+    fn each_port_keeps_a_reserve_and_at_the_common_limit_a_connection_of_any_port_is_closed() {
         let mut ports = Ports::new(80, &[(1000, 1000), (1000, 1000), (256, 256)]);
         let mut first = Vec::new();
         while let Ok(id) = ports.open(0) {
@@ -273,26 +275,26 @@ mod tests {
             first.push(id);
         }
         let reserve = 80 / 12;
-        assert_eq!(first.len(), 80 - 2 * reserve, "all busy, so none gives way");
+        assert_eq!(first.len(), 80 - 2 * reserve, "all busy, so none is closed");
         let mut others = Vec::new();
         for port in [1, 2] {
             for _ in 0..reserve {
                 others.push(ports.open(port).unwrap());
             }
         }
-        assert_eq!(ports.open(1), Err(Verdict::After(others[0])), "its own silent one");
+        assert_eq!(ports.open(1), Err(Verdict::AfterClosing(others[0])), "its own silent one");
         ports.is(first[3], true, false);
         for id in &others {
             ports.is(*id, true, true);
         }
-        assert_eq!(ports.open(2), Err(Verdict::After(first[3])), "an idle one of the other port");
+        assert_eq!(ports.open(2), Err(Verdict::AfterClosing(first[3])), "an idle one of the other port");
     }
 
     #[test]
     fn silent_connections_of_a_port_are_bounded_by_themselves() {
         let mut ports = Ports::new(1000, &[(1000, 5)]);
         let ids: Vec<u64> = (0..5).map(|_| ports.open(0).unwrap()).collect();
-        assert_eq!(ports.open(0), Err(Verdict::After(ids[0])));
+        assert_eq!(ports.open(0), Err(Verdict::AfterClosing(ids[0])));
         for id in &ids {
             ports.is(*id, true, false);
         }

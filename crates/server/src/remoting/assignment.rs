@@ -1,4 +1,4 @@
-//! Which queues a consumer is to read, for clients that leave the sharing out to the broker, and how: pull or pop.
+//! Queue assignment by the broker, for clients that ask for it, with the mode of each topic and group: pull or pop.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) async fn assignment(request: &Request) -> Result<Answer, Refusal> {
     };
     let count = if view.config.permission.read { view.queues.len() } else { 0 };
     let queues: Vec<Queue> = (0..count as i32).map(queue).collect();
-    let (mode, share) = match request.context.names.mode(MODES, &key(&topic, &group)) {
+    let (mode, share) = match request.context.name_service.mode(MODES, &key(&topic, &group)) {
         Some(mode) if !topic.is_retry() => mode,
         _ => (PULL.to_owned(), 0),
     };
@@ -90,7 +90,7 @@ fn shared(
 /// All modes that were set, by topic and group.
 pub(super) fn modes(request: &Request) -> Result<Answer, Refusal> {
     let mut all: BTreeMap<String, BTreeMap<String, RequestMode>> = BTreeMap::new();
-    for (key, mode, pop_share_queue_num) in request.context.names.modes(MODES) {
+    for (key, mode, pop_share_queue_num) in request.context.name_service.modes(MODES) {
         let Some((topic, group)) = key.split_once('@') else { continue };
         let (topic, consumer_group) = (topic.to_owned(), group.to_owned());
         let mode = RequestMode {
@@ -120,7 +120,7 @@ pub(super) async fn set_mode(request: &Request) -> Result<Answer, Refusal> {
             request.ensure_group(&group).await?;
             request
                 .context
-                .names
+                .name_service
                 .set_mode(request, MODES, key(&topic, &group), mode, pop_share_queue_num)
                 .await
         }

@@ -1,4 +1,4 @@
-//! Messages between the protocol's shape and the engine's.
+//! Conversion of messages between the protocol and the engine.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -14,26 +14,26 @@ use redstart_wire::remoting::{
     read_properties,
 };
 
-use super::{property as p, refusal::Refusal};
+use super::{delay_levels::delay_of_level, property as p, refusal::Refusal};
 
-/// Bits of a physical offset that hold the log position; those above count the deliveries before, which a client that
-/// hands a message back does not say otherwise.
+/// Bits of a physical offset that hold the log position. The bits above hold the number of earlier deliveries, which a client
+/// that sends a message back has no other way to report.
 const POSITION_BITS: u32 = 48;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 const ATTEMPT_MAX: u16 = i16::MAX as u16;
 
-/// A message's address for clients.
+/// The physical offset of a message, as clients see it.
 pub(super) fn physical_offset(position: Position, attempt: u16) -> i64 {
     (position.0 & POSITION_MASK) as i64 | (i64::from(attempt.min(ATTEMPT_MAX)) << POSITION_BITS)
 }
 
-/// Reads such an address back.
+/// Splits a physical offset into position and number of earlier deliveries.
 pub(super) fn read_physical_offset(offset: i64) -> Option<(Position, u16)> {
     let offset = u64::try_from(offset).ok()?;
     Some((Position(offset & POSITION_MASK), (offset >> POSITION_BITS) as u16))
 }
 
-/// What a producer hands in.
+/// A message as a producer sends it.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
     pub properties: Vec<(&'a str, &'a str)>,
@@ -46,12 +46,12 @@ pub(super) struct Incoming<'a> {
     pub now: Timestamp,
 }
 
-/// A message as the engine stores it, and how.
+/// A message as the engine stores it, and how to store it.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub message: Message,
     pub half: Option<HalfOptions>,
-    /// It has its own time of delivery, not one of the levels: only such messages can be recalled.
+    /// Its time of delivery comes from a timer property, not a delay level. Only such messages can be recalled.
     pub timed: bool,
 }
 
@@ -63,10 +63,10 @@ impl Incoming<'_> {
         let check_after = find(p::CHECK_IMMUNITY).and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let level = number(p::DELAY_LEVEL, find(p::DELAY_LEVEL))?.unwrap_or(0);
         let deliver_at = match level {
-            // One that was delivered before and is sent again does not wait again.
+            // A delayed message that is sent again after its delivery is not delayed again.
             0 if find(p::TIMER_OUT_MS).is_none() => self.timer(find)?,
             0 => None,
-            level => self.delay(level).map(|delay| self.now.after(delay)),
+            level => delay_of_level(self.delay_levels, level).map(|delay| self.now.after(delay)),
         };
         let keys = find(p::KEYS).into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect();
         let message = Message {
@@ -102,13 +102,7 @@ impl Incoming<'_> {
         })
     }
 
-    fn delay(&self, level: u64) -> Option<Duration> {
-        let last = self.delay_levels.len();
-        let index = usize::try_from(level).unwrap_or(last).min(last).checked_sub(1)?;
-        self.delay_levels.get(index).copied()
-    }
-
-    /// The time of delivery by the three timer properties; the first that is there counts.
+    /// The time of delivery by the timer properties; the first that is there counts.
     fn timer<'f>(&self, find: impl Fn(&str) -> Option<&'f str>) -> Result<Option<Timestamp>, Refusal> {
         if let Some(seconds) = number(p::TIMER_DELAY_SEC, find(p::TIMER_DELAY_SEC))? {
             return Ok(Some(self.now.after(Duration::from_secs(seconds))));
@@ -116,13 +110,17 @@ impl Incoming<'_> {
         if let Some(millis) = number(p::TIMER_DELAY_MS, find(p::TIMER_DELAY_MS))? {
             return Ok(Some(self.now.after(Duration::from_millis(millis))));
         }
-        Ok(number(p::TIMER_DELIVER_MS, find(p::TIMER_DELIVER_MS))?.map(Timestamp))
+        if let Some(at) = number(p::TIMER_DELIVER_MS, find(p::TIMER_DELIVER_MS))? {
+            return Ok(Some(Timestamp(at)));
+        }
+        // Apache's broker knows no such property and takes any text.
+        Ok(find(p::START_DELIVER_TIME).and_then(|text| text.trim().parse().ok()).map(Timestamp))
     }
 }
 
 fn number(name: &str, value: Option<&str>) -> Result<Option<u64>, Refusal> {
     let illegal = |text: &str| {
-        let why = format!("the property {name} is {text:?}, which is no valid number");
+        let why = format!("the property {name} is not a valid number: {text:?}");
         Refusal::new(redstart_wire::remoting::code::MESSAGE_ILLEGAL, why)
     };
     value.map(|text| text.trim().parse().map_err(|_| illegal(text))).transpose()
@@ -132,12 +130,12 @@ fn number(name: &str, value: Option<&str>) -> Result<Option<u64>, Refusal> {
 fn make_id() -> String {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 16];
-    // Without randomness two such messages may share an id, which nothing depends on.
+    // If the system has no randomness, two messages may share an id; nothing depends on it.
     let _ = SystemRandom::new().fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Where and how a message is delivered.
+/// The delivery of a message: its queue, times and attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Envelope<'a> {
     pub topic: &'a str,
@@ -146,15 +144,15 @@ pub(super) struct Envelope<'a> {
     pub stored_at: Timestamp,
     /// Deliveries before this one, as far as the queue knows.
     pub attempt: u16,
-    /// The topic that the message was sent to, when it comes out of another one.
+    /// The topic that the message was sent to, if it is delivered from another one.
     pub origin: Option<&'a str>,
     pub store_host: SocketAddr,
 }
 
-/// What is kept from one message to the next.
+/// Buffers that are reused from one message to the next.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// The properties that every message gets. Nobody can send one of that name.
+    /// The properties that the broker adds to every message. Producers cannot set these names.
     added: String,
     properties: String,
     born_host: (String, SocketAddr),
@@ -166,20 +164,20 @@ impl Scratch {
         Scratch {
             added: encode_properties(added),
             properties: String::new(),
-            born_host: (String::new(), NOWHERE),
+            born_host: (String::new(), UNKNOWN_HOST),
         }
     }
 
-    /// Most messages come from where the one before came from.
+    /// Caches the last address: consecutive messages mostly have the same.
     fn born_host(&mut self, text: &str) -> SocketAddr {
         if self.born_host.0 != text {
-            self.born_host = (text.to_owned(), text.parse().unwrap_or(NOWHERE));
+            self.born_host = (text.to_owned(), text.parse().unwrap_or(UNKNOWN_HOST));
         }
         self.born_host.1
     }
 }
 
-const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+const UNKNOWN_HOST: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// A stored message as a client gets it.
 pub(super) fn to_wire<'a>(
@@ -339,7 +337,11 @@ mod tests {
         assert_eq!(deliver_at(&[("TIMER_DELIVER_MS", "9999999"), ("TIMER_OUT_MS", "1")]), None);
         for bad in ["-1", "x", "99999999999999999999"] {
             assert!(incoming(&[("TIMER_DELIVER_MS", bad)]).accept().is_err(), "{bad}");
+            assert_eq!(deliver_at(&[("__STARTDELIVERTIME", bad)]), None, "{bad}");
         }
+        assert_eq!(deliver_at(&[("__STARTDELIVERTIME", "1000009")]), Some(1_000_009));
+        assert_eq!(deliver_at(&[("TIMER_DELIVER_MS", "5"), ("__STARTDELIVERTIME", "7")]), Some(5));
+        assert_eq!(deliver_at(&[("DELAY", "1"), ("__STARTDELIVERTIME", "7")]), Some(1_001_000));
     }
 
     #[test]

@@ -1,154 +1,212 @@
+//! From a request code to its handler. The table below is the only place where the codes that this broker serves are
+//! listed; [`admin::unsupported`] explains some of the others.
+
 use std::time::Instant;
 
 use redstart_wire::remoting::code;
 
 use super::{
-    admin, assignment, client, locks, names, offsets, polling, pop, pull, query, recall,
+    admin, admission, assignment, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks,
+    recall,
     refusal::Refusal,
     reply,
-    request::{Answer, Request},
-    retry, send, transactions,
+    request::{Answer, Received, Request},
+    send, send_back, transactions,
 };
-use crate::statistics::Call;
+use crate::{access::Needs, statistics::Call};
 
-/// Answers a request. The answer to a one-way request is thrown away by the caller.
-pub(super) async fn answer(request: &Request) -> Answer {
-    let began = Instant::now();
-    let answer = handle(request).await.unwrap_or_else(Answer::from);
-    let call = Call::Remoting { request: request.code, response: answer.code, one_way: request.is_one_way() };
-    request.context.shard.counters().statistics().rpcs.took(call, began.elapsed());
-    tracing::trace!(remote = %request.peer.remote, request = request.code, answer = answer.code, "served");
-    answer
+/// What a connection must know of a request before it serves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It stores a message, whose body is kept as it was read.
+    Send,
+    /// It may wait for messages. It ends with its connection: a client that is gone must not be given any.
+    Poll,
+    Short,
 }
 
-/// From the code to its handler.
-async fn handle(request: &Request) -> Result<Answer, Refusal> {
-    match request.code {
-        // Producers.
-        code::SEND_MESSAGE | code::SEND_MESSAGE_V2 | code::SEND_BATCH_MESSAGE => send::send(request).await,
-        code::SEND_REPLY_MESSAGE | code::SEND_REPLY_MESSAGE_V2 => reply::reply(request).await,
-        code::END_TRANSACTION => transactions::end(request).await,
-        code::RECALL_MESSAGE => recall::recall(request).await,
-
-        // Consumers.
-        code::PULL_MESSAGE | code::LITE_PULL_MESSAGE => pull::pull(request).await,
-        code::CONSUMER_SEND_MSG_BACK => retry::send_back(request).await,
-        code::QUERY_CONSUMER_OFFSET => offsets::committed(request).await,
-        code::UPDATE_CONSUMER_OFFSET => offsets::commit(request).await,
-        code::GET_MAX_OFFSET => offsets::max(request).await,
-        code::GET_MIN_OFFSET => offsets::min(request).await,
-        code::SEARCH_OFFSET_BY_TIMESTAMP => offsets::by_time(request).await,
-        code::GET_EARLIEST_MSG_STORETIME => offsets::earliest_time(request).await,
-        code::LOCK_BATCH_MQ => locks::lock(request),
-        code::UNLOCK_BATCH_MQ => locks::unlock(request),
-        code::VIEW_MESSAGE_BY_ID => query::view(request).await,
-        code::QUERY_MESSAGE => query::by_key(request).await,
-        code::POP_MESSAGE => pop::pop(request).await,
-        code::ACK_MESSAGE => pop::ack(request).await,
-        code::BATCH_ACK_MESSAGE => pop::batch_ack(request).await,
-        code::CHANGE_MESSAGE_INVISIBLETIME => pop::change_invisible(request).await,
-        code::NOTIFICATION => polling::notification(request).await,
-        code::POLLING_INFO => polling::info(request).await,
-        code::QUERY_ASSIGNMENT => assignment::assignment(request).await,
-        code::SET_MESSAGE_REQUEST_MODE => assignment::set_mode(request).await,
-
-        // Clients of both kinds.
-        code::HEART_BEAT => client::heartbeat(request).await,
-        code::UNREGISTER_CLIENT => client::unregister(request),
-        code::GET_CONSUMER_LIST_BY_GROUP => client::consumer_list(request),
-        code::CHECK_CLIENT_CONFIG => client::check(request),
-
-        // The name service.
-        code::GET_ROUTEINFO_BY_TOPIC => names::route(request).await,
-        code::GET_BROKER_CLUSTER_INFO => names::cluster(request),
-        code::PUT_KV_CONFIG => names::put_value(request).await,
-        code::GET_KV_CONFIG => names::value(request).await,
-        code::DELETE_KV_CONFIG => names::delete_value(request).await,
-        code::GET_KVLIST_BY_NAMESPACE => names::values(request).await,
-        code::REGISTER_BROKER => names::register(request).await,
-        code::UNREGISTER_BROKER => names::unregister(request),
-        code::QUERY_DATA_VERSION => names::data_version(request),
-        code::BROKER_HEARTBEAT => names::heartbeat(request),
-        code::GET_ALL_TOPIC_LIST_FROM_NAMESERVER => names::topics(request).await,
-        code::GET_TOPICS_BY_CLUSTER => names::topics_of_cluster(request).await,
-        code::GET_SYSTEM_TOPIC_LIST_FROM_NS => names::system_topics(request).await,
-        code::GET_SYSTEM_TOPIC_LIST_FROM_BROKER => names::system_topics(request).await,
-
-        code::WIPE_WRITE_PERM_OF_BROKER => names::wipe_write(request).await,
-        code::ADD_WRITE_PERM_OF_BROKER => names::add_write(request).await,
-        code::DELETE_TOPIC_IN_NAMESRV => names::forget_topic(request),
-        code::REGISTER_TOPIC_IN_NAMESRV => names::register_topic(request),
-        code::GET_UNIT_TOPIC_LIST
-        | code::GET_HAS_UNIT_SUB_TOPIC_LIST
-        | code::GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST => names::no_topics(),
-        code::GET_BROKER_MEMBER_GROUP => names::broker_members(request),
-        code::UPDATE_NAMESRV_CONFIG => admin::put_names_config(request).await,
-        code::GET_NAMESRV_CONFIG => admin::names_config(request),
-
-        // Topics and groups.
-        code::UPDATE_AND_CREATE_TOPIC => admin::put_topic(request).await,
-        code::UPDATE_AND_CREATE_TOPIC_LIST => admin::put_topics(request).await,
-        code::DELETE_TOPIC_IN_BROKER => admin::delete_topic(request).await,
-        code::GET_TOPIC_CONFIG => admin::topic(request).await,
-        code::GET_ALL_TOPIC_CONFIG => admin::all_topics(request).await,
-        code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP => admin::put_group(request).await,
-        code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST => admin::put_groups(request).await,
-        code::DELETE_SUBSCRIPTIONGROUP => admin::delete_group(request).await,
-        code::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group(request).await,
-        code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => admin::all_groups(request).await,
-        code::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::forbidden(request).await,
-
-        // Who stands where.
-        code::GET_TOPIC_STATS_INFO => admin::topic_stats(request).await,
-        code::GET_CONSUME_STATS => admin::consume_stats(request).await,
-        code::GET_BROKER_CONSUME_STATS => admin::broker_consume_stats(request).await,
-        code::QUERY_CONSUME_TIME_SPAN => admin::consume_time_span(request).await,
-        code::QUERY_CONSUME_QUEUE => admin::queue_entries(request).await,
-        code::INVOKE_BROKER_TO_RESET_OFFSET => admin::reset(request).await,
-        code::CLONE_GROUP_OFFSET => admin::clone_offsets(request).await,
-        code::QUERY_CORRECTION_OFFSET => admin::correction(request).await,
-        code::GET_ALL_CONSUMER_OFFSET => admin::all_consumer_offsets(request).await,
-        code::GET_ALL_DELAY_OFFSET => admin::all_delay_offsets(),
-        code::GET_ALL_MESSAGE_REQUEST_MODE => assignment::modes(request),
-
-        // Who is there.
-        code::GET_CONSUMER_CONNECTION_LIST => admin::consumer_connections(request),
-        code::GET_PRODUCER_CONNECTION_LIST => admin::producer_connections(request),
-        code::GET_ALL_PRODUCER_INFO => admin::all_producers(request),
-        code::QUERY_TOPIC_CONSUME_BY_WHO => admin::groups_of_topic(request).await,
-        code::QUERY_TOPICS_BY_CONSUMER => admin::topics_of_group(request).await,
-        code::QUERY_SUBSCRIPTION_BY_CONSUMER => admin::subscription(request),
-        code::GET_CONSUMER_RUNNING_INFO => admin::running_info(request).await,
-        code::CONSUME_MESSAGE_DIRECTLY => admin::consume_directly(request).await,
-        code::INVOKE_BROKER_TO_GET_CONSUMER_STATUS => admin::consumer_status(request).await,
-
-        // The broker itself.
-        code::UPDATE_BROKER_CONFIG => admin::put_broker_config(request).await,
-        code::GET_BROKER_CONFIG => admin::broker_config(request).await,
-        code::GET_BROKER_RUNTIME_INFO => admin::runtime_info(request).await,
-        code::VIEW_BROKER_STATS_DATA => admin::statistics(request),
-        code::CLEAN_EXPIRED_CONSUMEQUEUE | code::CLEAN_UNUSED_TOPIC | code::DELETE_EXPIRED_COMMITLOG => {
-            admin::cleaned()
+/// Answers a request, and gives it back: the answer refers to it. The answer to a one-way request is thrown away by the
+/// caller.
+pub(super) async fn answer(received: Received) -> (Received, Answer) {
+    let began = Instant::now();
+    let (received, answer) = match admission::admit(&received) {
+        Ok(admitted) => {
+            let request = Request::new(received, admitted);
+            let answer = handle(&request).await;
+            (request.into_received(), answer)
         }
-        code::GET_BROKER_HA_STATUS => admin::ha_status(request).await,
+        Err(refusal) => (received, Err(refusal)),
+    };
+    let answer = answer.unwrap_or_else(Answer::from);
+    let call =
+        Call::Remoting { request: received.code, response: answer.code, one_way: received.is_one_way() };
+    received.context.shard.counters().statistics().rpcs.took(call, began.elapsed());
+    tracing::trace!(remote = %received.peer.remote, request = received.code, answer = answer.code, "served");
+    (received, answer)
+}
 
-        // Users and what they may do.
-        code::AUTH_CREATE_USER => admin::create_user(request).await,
-        code::AUTH_UPDATE_USER => admin::update_user(request).await,
-        code::AUTH_DELETE_USER => admin::delete_user(request).await,
-        code::AUTH_GET_USER => admin::get_user(request).await,
-        code::AUTH_LIST_USER => admin::list_users(request).await,
-        code::AUTH_CREATE_ACL => admin::create_acl(request).await,
-        code::AUTH_UPDATE_ACL => admin::update_acl(request).await,
-        code::AUTH_DELETE_ACL => admin::delete_acl(request).await,
-        code::AUTH_GET_ACL => admin::get_acl(request).await,
-        code::AUTH_LIST_ACL => admin::list_acls(request).await,
-        code::UPDATE_AND_CREATE_ACL_CONFIG => admin::put_account(request).await,
-        code::DELETE_ACL_CONFIG => admin::delete_account(request).await,
-        code::GET_BROKER_CLUSTER_ACL_INFO => admin::acl_version(request).await,
-        code::UPDATE_GLOBAL_WHITE_ADDRS_CONFIG => admin::put_white_addresses(request).await,
-        code::GET_BROKER_CLUSTER_ACL_CONFIG => admin::acl_config(request).await,
+/// Rows of `CODE | CODE [Kind] needs right => handler`. Without a kind, a request is short. What a request needs is asked for
+/// before its handler runs; a row without it does not compile.
+macro_rules! requests {
+    ($request:ident: $($($code:ident)|+ $([$kind:ident])? needs $needs:expr => $handler:expr,)*) => {
+        /// What a request must be allowed to do. One that is not served needs a known user.
+        pub(super) fn needs($request: &Received) -> Result<Needs<'_>, Refusal> {
+            use super::rights::*;
+            match $request.code {
+                $($(code::$code)|+ => $needs,)*
+                _ => known($request),
+            }
+        }
 
-        other => Err(admin::unsupported(other).unwrap_or_else(|| Refusal::unsupported(other))),
-    }
+        /// The codes that are served, and their names.
+        pub const SERVED: &[(i32, &str)] = &[$($((code::$code, stringify!($code)),)+)*];
+
+        async fn handle($request: &Request) -> Result<Answer, Refusal> {
+            match $request.code {
+                $($(code::$code)|+ => $handler,)*
+                other => Err(admin::unsupported(other).unwrap_or_else(|| Refusal::unsupported(other))),
+            }
+        }
+
+        pub(crate) fn kind(request: i32) -> Kind {
+            match request {
+                $($(code::$code)|+ => kind!($($kind)?),)*
+                _ => Kind::Short,
+            }
+        }
+    };
+}
+
+macro_rules! kind {
+    () => {
+        Kind::Short
+    };
+    ($kind:ident) => {
+        Kind::$kind
+    };
+}
+
+requests! { request:
+    // Producers.
+    SEND_MESSAGE | SEND_MESSAGE_V2 | SEND_BATCH_MESSAGE [Send] needs send(request) => send::send(request).await,
+    SEND_REPLY_MESSAGE | SEND_REPLY_MESSAGE_V2 needs send(request) => reply::reply(request).await,
+    END_TRANSACTION needs end_transaction(request) => transactions::end(request).await,
+    RECALL_MESSAGE needs topic(request, "topic", PUB) => recall::recall(request).await,
+
+    // Consumers.
+    PULL_MESSAGE | LITE_PULL_MESSAGE [Poll] needs consume(request, SUB) => pull::pull(request).await,
+    CONSUMER_SEND_MSG_BACK needs group(request, "group", SUB) => send_back::send_back(request).await,
+    QUERY_CONSUMER_OFFSET needs consume(request, READ) => offsets::committed(request).await,
+    UPDATE_CONSUMER_OFFSET needs consume(request, MOVE) => offsets::commit(request).await,
+    GET_MAX_OFFSET needs topic(request, "topic", USE) => offsets::max(request).await,
+    GET_MIN_OFFSET needs topic(request, "topic", USE) => offsets::min(request).await,
+    SEARCH_OFFSET_BY_TIMESTAMP needs topic(request, "topic", USE) => offsets::by_time(request).await,
+    GET_EARLIEST_MSG_STORETIME needs topic(request, "topic", USE) => offsets::earliest_time(request).await,
+    LOCK_BATCH_MQ needs lock(request) => queue_locks::lock(request),
+    UNLOCK_BATCH_MQ needs lock(request) => queue_locks::unlock(request),
+    VIEW_MESSAGE_BY_ID needs known(request) => query::view(request).await,
+    QUERY_MESSAGE needs topic(request, "topic", READ) => query::by_key(request).await,
+    POP_MESSAGE [Poll] needs consume(request, SUB) => pop::pop(request).await,
+    ACK_MESSAGE needs consume(request, SUB) => pop::ack(request).await,
+    BATCH_ACK_MESSAGE needs batch_ack(request) => pop::batch_ack(request).await,
+    CHANGE_MESSAGE_INVISIBLETIME needs consume(request, SUB) => pop::change_invisible(request).await,
+    NOTIFICATION [Poll] needs consume(request, SUB) => polling::notification(request).await,
+    POLLING_INFO needs consume(request, SUB) => polling::info(request).await,
+    QUERY_ASSIGNMENT needs query_assignment(request) => assignment::assignment(request).await,
+    SET_MESSAGE_REQUEST_MODE needs request_mode(request) => assignment::set_mode(request).await,
+
+    // Clients of both kinds.
+    HEART_BEAT needs heartbeat(request) => heartbeat::heartbeat(request).await,
+    UNREGISTER_CLIENT needs unregister(request) => heartbeat::unregister(request),
+    GET_CONSUMER_LIST_BY_GROUP needs group(request, "consumerGroup", READ) => heartbeat::consumer_list(request),
+    CHECK_CLIENT_CONFIG needs check_client(request) => heartbeat::check(request),
+
+    // The name service.
+    GET_ROUTEINFO_BY_TOPIC needs topic(request, "topic", USE) => name_service::route(request).await,
+    GET_BROKER_CLUSTER_INFO needs cluster(request, GET) => name_service::cluster(request),
+    PUT_KV_CONFIG needs super_user(request) => name_service::put_value(request).await,
+    GET_KV_CONFIG needs cluster(request, GET) => name_service::value(request).await,
+    DELETE_KV_CONFIG needs super_user(request) => name_service::delete_value(request).await,
+    GET_KVLIST_BY_NAMESPACE needs cluster(request, GET) => name_service::values(request).await,
+    REGISTER_BROKER needs super_user(request) => name_service::register(request).await,
+    UNREGISTER_BROKER needs super_user(request) => name_service::unregister(request),
+    QUERY_DATA_VERSION needs super_user(request) => name_service::data_version(request),
+    BROKER_HEARTBEAT needs super_user(request) => name_service::heartbeat(request),
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER needs cluster(request, LIST) => name_service::topics(request).await,
+    GET_TOPICS_BY_CLUSTER needs cluster(request, LIST) => name_service::topics_of_cluster(request).await,
+    GET_SYSTEM_TOPIC_LIST_FROM_NS needs cluster(request, LIST) => name_service::system_topics(request).await,
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER needs cluster(request, LIST) => name_service::system_topics(request).await,
+
+    WIPE_WRITE_PERM_OF_BROKER needs super_user(request) => name_service::wipe_write(request).await,
+    ADD_WRITE_PERM_OF_BROKER needs super_user(request) => name_service::add_write(request).await,
+    DELETE_TOPIC_IN_NAMESRV needs topic(request, "topic", DELETE) => name_service::forget_topic(request),
+    REGISTER_TOPIC_IN_NAMESRV needs super_user(request) => name_service::register_topic(request),
+    GET_UNIT_TOPIC_LIST
+    | GET_HAS_UNIT_SUB_TOPIC_LIST
+    | GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST needs cluster(request, LIST) => name_service::no_topics(),
+    GET_BROKER_MEMBER_GROUP needs cluster(request, GET) => name_service::broker_members(request),
+    UPDATE_NAMESRV_CONFIG needs super_user(request) => admin::put_names_config(request).await,
+    GET_NAMESRV_CONFIG needs cluster(request, GET) => admin::names_config(request),
+
+    // Topics and groups.
+    UPDATE_AND_CREATE_TOPIC needs topic(request, "topic", CREATE) => admin::put_topic(request).await,
+    UPDATE_AND_CREATE_TOPIC_LIST needs put_topics(request) => admin::put_topics(request).await,
+    DELETE_TOPIC_IN_BROKER needs topic(request, "topic", DELETE) => admin::delete_topic(request).await,
+    GET_TOPIC_CONFIG needs topic(request, "topic", GET) => admin::topic(request).await,
+    GET_ALL_TOPIC_CONFIG needs cluster(request, LIST) => admin::all_topics(request).await,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP needs put_group(request) => admin::put_group(request).await,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST needs put_groups(request) => admin::put_groups(request).await,
+    DELETE_SUBSCRIPTIONGROUP needs group(request, "groupName", DELETE) => admin::delete_group(request).await,
+    GET_SUBSCRIPTIONGROUP_CONFIG needs group(request, "group", GET) => admin::group(request).await,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG needs cluster(request, LIST) => admin::all_groups(request).await,
+    UPDATE_AND_GET_GROUP_FORBIDDEN needs topic_and_group(request, UPDATE) => admin::forbidden(request).await,
+
+    // Offsets and progress.
+    GET_TOPIC_STATS_INFO needs topic(request, "topic", GET) => admin::topic_stats(request).await,
+    GET_CONSUME_STATS needs consume_stats(request) => admin::consume_stats(request).await,
+    GET_BROKER_CONSUME_STATS needs cluster(request, GET) => admin::broker_consume_stats(request).await,
+    QUERY_CONSUME_TIME_SPAN needs topic_and_group(request, GET) => admin::consume_time_span(request).await,
+    QUERY_CONSUME_QUEUE needs queue_entries(request) => admin::queue_entries(request).await,
+    INVOKE_BROKER_TO_RESET_OFFSET needs topic_and_group(request, UPDATE) => admin::reset(request).await,
+    CLONE_GROUP_OFFSET needs clone_offsets(request) => admin::clone_offsets(request).await,
+    QUERY_CORRECTION_OFFSET needs correction(request) => admin::correction(request).await,
+    GET_ALL_CONSUMER_OFFSET needs cluster(request, GET) => admin::all_consumer_offsets(request).await,
+    GET_ALL_DELAY_OFFSET needs cluster(request, GET) => admin::all_delay_offsets(),
+    GET_ALL_MESSAGE_REQUEST_MODE needs cluster(request, GET) => assignment::modes(request),
+
+    // Connected clients.
+    GET_CONSUMER_CONNECTION_LIST needs group(request, "consumerGroup", GET) => admin::consumer_connections(request),
+    GET_PRODUCER_CONNECTION_LIST needs group(request, "producerGroup", GET) => admin::producer_connections(request),
+    GET_ALL_PRODUCER_INFO needs cluster(request, GET) => admin::all_producers(request),
+    QUERY_TOPIC_CONSUME_BY_WHO needs topic(request, "topic", GET) => admin::groups_of_topic(request).await,
+    QUERY_TOPICS_BY_CONSUMER needs group(request, "group", GET) => admin::topics_of_group(request).await,
+    QUERY_SUBSCRIPTION_BY_CONSUMER needs topic_and_group(request, GET) => admin::subscription(request),
+    GET_CONSUMER_RUNNING_INFO needs group(request, "consumerGroup", GET) => admin::running_info(request).await,
+    CONSUME_MESSAGE_DIRECTLY needs group(request, "consumerGroup", SUB) => admin::consume_directly(request).await,
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS needs topic_and_group(request, GET) => admin::consumer_status(request).await,
+
+    // The broker itself.
+    UPDATE_BROKER_CONFIG needs super_user(request) => admin::put_broker_config(request).await,
+    GET_BROKER_CONFIG needs cluster(request, GET) => admin::broker_config(request).await,
+    GET_BROKER_RUNTIME_INFO needs cluster(request, GET) => admin::runtime_info(request).await,
+    VIEW_BROKER_STATS_DATA needs cluster(request, GET) => admin::statistics(request),
+    CLEAN_EXPIRED_CONSUMEQUEUE | CLEAN_UNUSED_TOPIC | DELETE_EXPIRED_COMMITLOG needs super_user(request) => admin::cleaned(),
+    GET_BROKER_HA_STATUS needs cluster(request, GET) => admin::ha_status(request).await,
+
+    // Users and their permissions.
+    AUTH_CREATE_USER needs super_user(request) => admin::create_user(request).await,
+    AUTH_UPDATE_USER needs super_user(request) => admin::update_user(request).await,
+    AUTH_DELETE_USER needs super_user(request) => admin::delete_user(request).await,
+    AUTH_GET_USER needs cluster(request, GET) => admin::get_user(request).await,
+    AUTH_LIST_USER needs cluster(request, LIST) => admin::list_users(request).await,
+    AUTH_CREATE_ACL needs super_user(request) => admin::create_acl(request).await,
+    AUTH_UPDATE_ACL needs super_user(request) => admin::update_acl(request).await,
+    AUTH_DELETE_ACL needs super_user(request) => admin::delete_acl(request).await,
+    AUTH_GET_ACL needs cluster(request, GET) => admin::get_acl(request).await,
+    AUTH_LIST_ACL needs cluster(request, LIST) => admin::list_acls(request).await,
+    UPDATE_AND_CREATE_ACL_CONFIG needs super_user(request) => admin::put_account(request).await,
+    DELETE_ACL_CONFIG needs super_user(request) => admin::delete_account(request).await,
+    GET_BROKER_CLUSTER_ACL_INFO needs cluster(request, GET) => admin::acl_version(request).await,
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG needs super_user(request) => admin::put_white_addresses(request).await,
+    GET_BROKER_CLUSTER_ACL_CONFIG needs cluster(request, GET) => admin::acl_config(request).await,
 }

@@ -1,42 +1,46 @@
 //! The Remoting front end: the name service and the broker as RocketMQ's 4.x clients and `mqadmin` know them.
 //!
-//! A request is read in [`connection`], finds its handler in [`dispatch`] and is answered by a module named for what it is
-//! about. It translates, and holds no delivery state; what it does hold is who is connected ([`members`]) and which queues
-//! ordered consumers have locked.
+//! A request is read in [`connection`], admitted in [`admission`], and [`dispatch`] finds its handler, in a module named for
+//! its subject. The front end translates between the protocol and the shard and has no delivery state. It knows the connected
+//! clients ([`members`]) and the queue locks of orderly consumers ([`queue_locks`]).
 
 mod admin;
-mod appetite;
+mod admission;
 mod assignment;
-mod client;
+mod auto_create;
 mod connection;
 mod convert;
+mod delay_levels;
 mod dispatch;
-mod elsewhere;
-mod ensure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod locks;
+mod heartbeat;
 mod members;
-mod names;
+mod monitor;
+mod name_service;
 mod offsets;
+mod other_protocol;
 mod outbox;
 mod peer;
+mod peer_text;
 mod polling;
 mod pop;
 mod property;
 mod pull;
 mod query;
+mod queue_locks;
+mod read_buffer;
 mod recall;
 mod records;
 mod refusal;
 mod reply;
 mod request;
-mod retry;
+mod rights;
 mod send;
-mod text;
+mod send_back;
 mod transactions;
-mod unreadable;
-mod view;
+mod unreadable_body;
+mod version;
 
 use std::{
     future::Future,
@@ -56,35 +60,40 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     Resources,
-    handover::Returns,
+    handover::GiveBackQueue,
     listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
     stream::Stream,
     tls::{self, CertificateFiles, TlsError},
 };
 use admin::{Resets, Settings};
-use locks::Locks;
 use members::Members;
-use names::Names;
+use name_service::NameService;
 use peer::Peer;
+use queue_locks::QueueLocks;
 
-pub(crate) use connection::is_poll;
-pub use elsewhere::{
-    Asked, Elsewhere, OtherClient, OtherMessage, OtherSubscription, Role, Takes, Unanswered,
+pub use delay_levels::default_delay_levels;
+pub use dispatch::SERVED;
+pub(crate) use dispatch::{Kind, kind};
+pub use monitor::Monitor;
+pub use other_protocol::{
+    DeliveryMode, NoReply, OtherClient, OtherMessage, OtherProtocolClients, OtherSubscription, ReplyFuture,
+    Role,
 };
-pub use view::View;
 
-/// The pattern for topics that are made when they are first sent to.
+/// The topic that clients name as the template for topics that the first message creates.
 const AUTO_CREATE_TOPIC: &str = "TBW102";
 pub(crate) const AUTO_CREATE_QUEUES: u32 = 8;
 /// Connections of the name service and of the broker.
 const PORT_LIMITS: PortLimits = PortLimits { connections_max: 10_000, silent_max: 2048 };
-/// Clients connect to the name service before they use it.
+/// Time for the first byte: clients connect to the name service long before they use it.
 const FIRST_BYTE_MAX: Duration = Duration::from_secs(120);
-/// How often held polls are ended while connections finish.
+/// How often waiting polls are ended while connections finish.
 const END_POLLS_INTERVAL: Duration = Duration::from_millis(100);
-/// How often members and other brokers are looked at.
+/// How often members, locks and other brokers that have expired are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// For the advertised host's IP address to be found.
+const LOOKUP_MAX: Duration = Duration::from_secs(2);
 /// What older clients call the VIP channel is at the broker's port less this.
 const VIP_DISTANCE: u16 = 2;
 
@@ -97,7 +106,7 @@ pub struct Config {
     /// Where the name service and the broker listen.
     pub namesrv: SocketAddr,
     pub listen: SocketAddr,
-    /// Address that routes carry instead of the one the client dialled; of its port only gRPC makes use.
+    /// Address to put into routes instead of the one the client dialled. The port is used by gRPC only.
     pub advertise: Option<String>,
     /// The operator's certificate; without it the self-signed one in the data directory.
     pub certificate: Option<CertificateFiles>,
@@ -111,7 +120,7 @@ pub struct Config {
     pub foreign_brokers: bool,
     /// Refuse messages whose type is not their topic's, as gRPC does. 4.x clients know no types.
     pub check_types: bool,
-    /// What it shares with the other ports.
+    /// Byte budget and connection limits that all ports share.
     pub resources: Resources,
 }
 
@@ -140,38 +149,38 @@ pub enum StartError {
     Settings(#[from] Unavailable),
 }
 
-/// What every connection needs.
+/// What all connections share.
 #[derive(Debug)]
 struct Context {
     shard: ShardHandle,
-    /// Deliveries that did not reach a client.
-    returns: Returns,
+    /// Returns deliveries that did not reach a client to their queues.
+    give_back_queue: GiveBackQueue,
     config: Config,
+    /// The IP address of `advertise`, which may be a host name.
+    advertised_ip: Option<IpAddr>,
     /// The ports as they were bound.
     port: u16,
     names_at: u16,
     started: Timestamp,
     settings: Settings,
     resets: Resets,
-    /// Who knows the clients of the other protocol; nobody, when it is not spoken.
-    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
+    /// The gRPC front end; empty if it is not running.
+    other_protocol: OnceLock<Arc<dyn OtherProtocolClients>>,
     members: Members,
-    locks: Locks,
-    names: Names,
+    queue_locks: QueueLocks,
+    name_service: NameService,
     names_port: Port,
     broker_port: Port,
 }
 
 impl Context {
-    /// The broker's address for a client that dialled `local`, whatever the port. Messages carry it, so it is a number.
+    /// The broker's address in messages and offset ids, for a client that dialled `local`. It has to be an IP address.
     fn broker_address(&self, local: SocketAddr) -> SocketAddr {
-        let advertised = self.config.advertised_host();
-        let advertised = advertised.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
-        SocketAddr::new(advertised.unwrap_or_else(|| local.ip().to_canonical()), self.port)
+        SocketAddr::new(self.advertised_ip.unwrap_or_else(|| local.ip().to_canonical()), self.port)
     }
 
-    fn others(&self) -> Vec<OtherClient> {
-        self.elsewhere.get().map(|elsewhere| elsewhere.clients()).unwrap_or_default()
+    fn other_clients(&self) -> Vec<OtherClient> {
+        self.other_protocol.get().map(|other_protocol| other_protocol.clients()).unwrap_or_default()
     }
 
     fn disconnected(&self, peer: &Peer) {
@@ -211,23 +220,28 @@ impl Remoting {
         let vip = vip(at).await;
         let tls = Tls(tls::acceptor(config.certificate.as_ref(), data_dir)?);
         let context = Context {
-            returns: Returns::new(shard.clone()),
+            give_back_queue: GiveBackQueue::new(shard.clone()),
             shard,
+            advertised_ip: match config.advertised_host() {
+                Some(host) => ip_of(host).await,
+                None => None,
+            },
             port: at.port(),
             names_at: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),
             started: SystemClock.now(),
             settings: Settings::new(&config),
             resets: Resets::default(),
-            elsewhere: OnceLock::new(),
+            other_protocol: OnceLock::new(),
             members: Members::default(),
-            locks: Locks::default(),
-            names: Names::open(data_dir).map_err(StartError::Names)?,
+            queue_locks: QueueLocks::default(),
+            name_service: NameService::open(data_dir).map_err(StartError::Names)?,
             names_port: config.resources.connections.port("name service", PORT_LIMITS),
             broker_port: config.resources.connections.port("broker", PORT_LIMITS),
             config,
         };
         let context = Arc::new(context);
         Context::restore_settings(&context).await?;
+        context.config.resources.access.load(&context.shard).await?;
         Ok(Remoting { names, broker, vip, tls, context })
     }
 
@@ -236,17 +250,17 @@ impl Remoting {
         Ok((self.names.local_addr()?, self.broker.local_addr()?))
     }
 
-    /// For those who look at the front end while it works.
-    pub fn view(&self) -> View {
-        View::new(self.context.clone())
+    /// Counts of the running front end, for metrics.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(self.context.clone())
     }
 
-    /// Lets operators see and ask the clients of the other protocol too. The first call counts.
-    pub fn look_elsewhere(&self, elsewhere: Arc<dyn Elsewhere>) {
-        let _ = self.context.elsewhere.set(elsewhere);
+    /// Connects the gRPC front end, so that operators see its clients too. Only the first call has an effect.
+    pub fn set_other_protocol(&self, other_protocol: Arc<dyn OtherProtocolClients>) {
+        let _ = self.context.other_protocol.set(other_protocol);
     }
 
-    /// Asks the producers of this protocol what became of their transactions, and hands the other questions on.
+    /// Asks 4.x producers about their open transactions, and passes the checks of other transactions on to `others`.
     pub fn route_checks(
         &self,
         mut checks: mpsc::Receiver<TransactionCheck>,
@@ -255,8 +269,7 @@ impl Remoting {
         let context = self.context.clone();
         async move {
             while let Some(check) = checks.recv().await {
-                // When the other protocol is slow to take them, checks wait here and then in the shard, where one that is not
-                // handed over does not count.
+                // If `others` is full, checks wait here and then in the shard, where a check counts only once it was taken.
                 if !context.check_transaction(check).await && others.send(check).await.is_err() {
                     return;
                 }
@@ -264,7 +277,7 @@ impl Remoting {
         }
     }
 
-    /// Serves until `stopped` says so, and then until what is under way has been answered, for a few seconds at most.
+    /// Serves until `stopped` turns true, and then until requests under way are answered, for a few seconds at most.
     pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
         let (names_port, broker_port) = (&context.names_port, &context.broker_port);
@@ -287,11 +300,11 @@ impl Remoting {
         }
         let mut ending = std::pin::pin!(async {
             for task in accepting {
-                // It ends with `stopped`, or has panicked and said so.
+                // An error is a panic of the task, which has been logged.
                 drop(task.await);
             }
         });
-        // A poll that begins while its connection learns of the stop would be held.
+        // Repeated, because a poll may begin after `end_polls` and before its connection notices the stop.
         let mut polls = tokio::time::interval(END_POLLS_INTERVAL);
         loop {
             tokio::select! {
@@ -305,8 +318,8 @@ impl Remoting {
 impl Context {
     fn sweep(&self, now: Instant) {
         self.members.expire(now);
-        self.locks.expire(now);
-        self.names.expire(now);
+        self.queue_locks.expire(now);
+        self.name_service.expire(now);
         self.resets.expire(now);
         self.shard.counters().statistics().sample(SystemClock.now());
     }
@@ -321,7 +334,7 @@ async fn accept(
     stopped: watch::Receiver<bool>,
 ) {
     let until = |mut stopped: watch::Receiver<bool>| async move {
-        // The sender is gone only when the broker is.
+        // The sender outlives the connections.
         drop(stopped.wait_for(|stopped| *stopped).await);
     };
     let mut open = listen::accept(listener, &port, until(stopped.clone()), move |stream, activity| {
@@ -345,7 +358,7 @@ async fn serve(
 ) -> std::io::Result<()> {
     let stream = tokio::select! {
         opened = tokio::time::timeout(FIRST_BYTE_MAX, Stream::open(stream, tls)) => opened??,
-        // The sender is gone only when the broker is.
+        // The sender outlives the connections.
         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
     };
     connection::serve(stream, context, activity, stopped).await
@@ -355,14 +368,50 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, St
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
 }
 
+/// The IP address of the advertised host. A name is looked up once, as RocketMQ does with `brokerIP1`; offset ids hold what was
+/// found until the next start. Without an answer they hold the address that the client dialled.
+async fn ip_of(host: &str) -> Option<IpAddr> {
+    let host = host.trim_matches(['[', ']']);
+    if let Ok(ip) = host.parse() {
+        return Some(ip);
+    }
+    let found = match tokio::time::timeout(LOOKUP_MAX, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    };
+    // As Java does, IPv4 first.
+    let ip = found.iter().find(|ip| ip.is_ipv4()).or(found.first()).copied();
+    if ip.is_none() {
+        tracing::warn!(
+            host,
+            "the advertised host has no IP address; offset ids hold the address that clients dialled"
+        );
+    }
+    ip
+}
+
 /// Only clients older than 4.5.1 use it: without it, the others work.
 async fn vip(broker: SocketAddr) -> Option<TcpListener> {
     let address = SocketAddr::new(broker.ip(), broker.port().checked_sub(VIP_DISTANCE)?);
     match TcpListener::bind(address).await {
         Ok(listener) => Some(listener),
         Err(error) => {
-            tracing::warn!(%address, %error, "no VIP channel for clients older than 4.5.1");
+            tracing::warn!(%address, %error, "cannot listen on the VIP port, which clients older than 4.5.1 use");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_advertised_host_has_the_ip_address_of_its_name() {
+        let v4 = "127.0.0.1".parse().ok();
+        assert_eq!(ip_of("127.0.0.1").await, v4);
+        assert_eq!(ip_of("localhost").await, v4);
+        assert_eq!(ip_of("[::1]").await, "::1".parse().ok());
+        assert_eq!(ip_of("no-such-host.invalid").await, None);
     }
 }

@@ -1,4 +1,4 @@
-//! Where queues begin and end, and where groups stand in them.
+//! The offset ranges of queues, and the consumer offsets of groups.
 
 use redstart_engine::{Engine, OffsetError, QueueId, QueueOffset, Timestamp, TopicName};
 use redstart_wire::remoting::code;
@@ -9,7 +9,7 @@ use super::{
     request::{Answer, Request},
 };
 
-/// A queue is young while its messages lie within so many bytes of the log: a new group starts at its beginning.
+/// A queue is young while its messages span less than this in the log: a new group starts at its first message.
 const YOUNG_BYTES: u64 = 1 << 30;
 
 fn queue(request: &Request) -> Result<(TopicName, QueueId), Refusal> {
@@ -20,7 +20,7 @@ pub(super) async fn committed(request: &Request) -> Result<Answer, Refusal> {
     let group = request.group("consumerGroup")?;
     let (topic, queue) = queue(request)?;
     let zero = request.truth("setZeroIfNotFound").unwrap_or(true);
-    // A consumer asks where to begin; others, such as an operator's tools, only look.
+    // A consumer asks where to begin. Other clients, such as an operator's tools, only look.
     let begins = request.context.members.has_consumer(group.as_str(), &request.peer);
     let found = request
         .ask_here(move |engine| {
@@ -68,8 +68,8 @@ pub(super) async fn commit(request: &Request) -> Result<Answer, Refusal> {
     request.ensure_group(&group).await?;
     let context = request.context.clone();
     let commit = move |engine: &mut Engine, _| {
-        // A consumer that has not heard of a move must not undo it.
-        if !context.resets.takes(&group, &topic, queue, QueueOffset(offset)) {
+        // A consumer that has not followed a reset must not undo it.
+        if !context.resets.accepts(&group, &topic, queue, QueueOffset(offset)) {
             return Ok(());
         }
         engine.commit_offset(&group, &topic, queue, QueueOffset(offset))

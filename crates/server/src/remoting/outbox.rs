@@ -1,3 +1,5 @@
+//! Frames of one connection that wait to be written.
+
 use std::{collections::VecDeque, io, io::IoSlice};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -7,27 +9,27 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::peer::Outgoing;
 use crate::{byte_budget::Grant, handover::Handover};
 
-/// With so many bytes unwritten nothing further is answered: the peer has to read first.
+/// With this many unwritten bytes no further answer is produced until the peer reads.
 const BYTES_MAX: usize = 256 << 10;
-/// Such a body is written from where it is, instead of being copied behind its header.
+/// A body of this size is written from where it is, instead of being copied after its header.
 const LARGE_BODY: usize = 16 << 10;
 const SLICES_MAX: usize = 16;
 
-/// Frames that wait to be written, many with one call.
+/// Frames that wait to be written; one system call writes many of them.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Up to a large body, each; these go first.
+    /// Headers and large bodies. They are written before `small`.
     parts: VecDeque<Bytes>,
     parts_len: usize,
     /// Small frames, one behind the other.
     small: BytesMut,
-    /// Bytes of the connection's account for what is here.
+    /// Grant for all unwritten bytes.
     grant: Option<Grant>,
-    /// Messages that frames deliver, held until their frame is written; with the byte after it.
+    /// Deliveries of frames, each with the number of the byte after its frame: when that is written, they are complete.
     handovers: VecDeque<(u64, Handover)>,
     put: u64,
     written: u64,
-    /// Written, but perhaps not yet sent: TLS keeps what makes no whole record.
+    /// Some bytes are written and not flushed: TLS buffers incomplete records.
     unflushed: bool,
 }
 
@@ -51,7 +53,7 @@ impl Outbox {
         self.handovers.extend(handover.map(|handover| (self.put, handover)));
     }
 
-    /// What is here is in memory, so it cannot be refused: a connection that has much here begins no further request.
+    /// Adjusts the grant. It cannot be refused, as the bytes are in memory already; a full outbox stops further requests.
     fn count(&mut self) {
         let len = self.len();
         if let Some(grant) = &mut self.grant {
@@ -67,12 +69,12 @@ impl Outbox {
         self.len() >= BYTES_MAX
     }
 
-    /// Nothing is left to do for [`Outbox::write`].
+    /// Nothing is left to write or to flush.
     pub fn is_done(&self) -> bool {
         self.len() == 0 && !self.unflushed
     }
 
-    /// Writes once as much as the peer takes, and says how much. Nothing is lost if the wait is given up.
+    /// Writes once, as much as the socket takes; returns how much. Cancelling it loses nothing.
     pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
         let mut taken = 0;
         if self.len() > 0 {

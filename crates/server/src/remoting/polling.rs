@@ -1,4 +1,4 @@
-//! Beside pops: whether one would find something, and how many wait.
+//! Questions about pops: whether one would find a message, and how many are waiting.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::shard::AwaitedPops;
 
-/// Whether a pop would find something; waits for that as long as it is asked to.
+/// Whether a pop would find a message; waits for one as long as the request says.
 pub(super) async fn notification(request: &Request) -> Result<Answer, Refusal> {
     const LOOK_EVERY: Duration = Duration::from_millis(200);
     let (group, topic) = (request.group("consumerGroup")?, TopicName::new(request.required("topic")?)?);
@@ -33,7 +33,7 @@ pub(super) async fn notification(request: &Request) -> Result<Answer, Refusal> {
     }
 }
 
-/// How many pops wait for this queue; -1 stands for those that take from any, and for nothing else.
+/// How many pops wait for a queue. Queue -1 counts only the pops that take from any queue.
 pub(super) async fn info(request: &Request) -> Result<Answer, Refusal> {
     let (group, topic) = (request.group("consumerGroup")?, TopicName::new(request.required("topic")?)?);
     let queue: i32 = request.number("queueId")?;
@@ -44,7 +44,7 @@ pub(super) async fn info(request: &Request) -> Result<Answer, Refusal> {
     Ok(Answer::ok().with("pollingNum", waiting))
 }
 
-/// Whether such a pop would be let in.
+/// Checks that such a pop would be accepted.
 fn may_wait(engine: &Engine, pops: &AwaitedPops) -> Result<(), Refusal> {
     let AwaitedPops { group, topic, queue } = pops;
     let view = engine.topic(topic).ok_or_else(|| Refusal::unknown_topic(topic.as_str()))?;

@@ -1,7 +1,7 @@
-//! Pop over Remoting: messages are locked for whoever got them, and acked one by one.
+//! Pop over Remoting: a popped message is invisible to other consumers for a time, and is acked by itself.
 //!
-//! A client builds its handles out of the answer: what is left of a delivery is its queue, its offset, and when its time is
-//! out (pop time + invisible time). That names one delivery: the next of the same message ends later.
+//! A client builds its handles from the answer. A handle holds the queue, the offset and the end of the invisible time (pop
+//! time + invisible time), which together name one delivery: the next delivery of the same message ends later.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ use crate::{
 
 const BATCH_MAX: i32 = 32;
 pub(super) const POLL_MAX: Duration = Duration::from_secs(60);
-/// A request that was under way for longer than it wanted to wait is not served: its client has gone on.
+/// Milliseconds after which a request that arrives late is not served: its client has given it up.
 const LATE: i64 = 500;
-/// The answer is on its way before the client gives up.
+/// A poll ends this much earlier than asked, so that the answer arrives before the client gives up.
 pub(super) const SLACK: Duration = Duration::from_millis(50);
 /// Acks of one request.
 const ACKS_MAX: usize = 4096;
@@ -39,7 +39,7 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
     let max: i32 = request.number("maxMsgNums")?;
     let invisible: i64 = request.number("invisibleTime")?;
     let poll: i64 = request.number("pollTime")?;
-    let start = if request.number_or("initMode", 0)? == 0 { Start::Earliest } else { Start::Latest };
+    let start = start(request)?;
     if max > BATCH_MAX {
         return Err(Refusal::invalid(format!("{max} messages asked for, the limit is {BATCH_MAX}")));
     }
@@ -63,16 +63,24 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         client: request.peer.remote.to_string(),
         start,
         one_per_group: false,
-        not_with: None,
+        refused_attribute: None,
         in_order: request.truth("order").unwrap_or(false),
-        retries: false,
+        with_retry_topic: false,
         wait,
     };
-    match request.context.returns.receive(request.context.shard.pop(pop)?).await? {
+    match request.context.give_back_queue.receive(request.context.shard.pop(pop)?).await? {
         Ok(popped) => deliver(request, &topic, popped, invisible).await,
         Err(ReceiveError::Unavailable(Unavailable::Overloaded { .. })) => Ok(nothing(code::POLLING_FULL)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Clients send the mode that their consume-from-where stands for.
+fn start(request: &Request) -> Result<Start, Refusal> {
+    if request.field("initMode").is_none() {
+        return Ok(Start::Configured);
+    }
+    Ok(if request.number::<i32>("initMode")? == 0 { Start::Earliest } else { Start::Latest })
 }
 
 fn is_late(request: &Request, poll: i64) -> Result<bool, Refusal> {
@@ -81,7 +89,7 @@ fn is_late(request: &Request, poll: i64) -> Result<bool, Refusal> {
     Ok(born > 0 && now.saturating_sub(born).saturating_sub(poll.max(0)) > LATE)
 }
 
-/// Clients read the fields whatever the code is.
+/// Clients read these fields with every code.
 fn nothing(code: i32) -> Answer {
     Answer::new(code).with("popTime", 0).with("invisibleTime", 0).with("reviveQid", 0).with("restNum", 0)
 }
@@ -95,8 +103,8 @@ async fn deliver(
     if popped.deliveries.is_empty() {
         return Ok(nothing(code::POLLING_TIMEOUT));
     }
-    // Whatever ends this before the answer is written gives the messages back.
-    let mut handover = Handover::new(&request.context.returns, &popped);
+    // If this ends before the answer is written, dropping the handover returns the messages to their queues.
+    let mut handover = Handover::new(&request.context.give_back_queue, &popped);
     // Clients sort the offsets of a queue and expect to find them in that order.
     popped.deliveries.sort_by_key(|delivery| (delivery.receipt.queue.queue, delivery.receipt.offset));
     let places: Vec<Place> = popped.deliveries.iter().map(Place::delivered).collect();
@@ -104,7 +112,7 @@ async fn deliver(
     let receipts: Vec<Receipt> = popped.deliveries.iter().map(|delivery| delivery.receipt).collect();
     let delay = if records.failed.is_some() { READ_AGAIN_AFTER } else { Duration::ZERO };
     handover.give_back(&receipts[records.end..], delay);
-    settle(request, &mut handover, &receipts, &records);
+    skip_undeliverable(request, &mut handover, &receipts, &records);
     if let (Some(error), true) = (&records.failed, records.written.is_empty()) {
         return Err(Refusal::unread(error));
     }
@@ -126,33 +134,33 @@ async fn deliver(
     Ok(Answer { body: records.body, grant: Some(records.grant), handover: Some(handover), ..answer })
 }
 
-/// Time until a message that cannot be written for this protocol comes again.
-const UNFIT_DELAY: Duration = Duration::from_secs(10);
+/// Delay until a message that cannot be encoded for this protocol is delivered again.
+const UNENCODABLE_DELAY: Duration = Duration::from_secs(10);
 
-/// What is proven to be lost is done with. What this protocol has no words for counts as failed: it ends among the dead
-/// letters of its group, where other clients can read it.
-fn settle(request: &Request, handover: &mut Handover, receipts: &[Receipt], records: &Records) {
-    if records.lost.is_empty() && records.unfit.is_empty() {
+/// Passes over messages that are proven to be lost. A message that this protocol cannot encode counts as failed: it ends as a
+/// dead letter of its group, which gRPC clients can read.
+fn skip_undeliverable(request: &Request, handover: &mut Handover, receipts: &[Receipt], records: &Records) {
+    if records.lost.is_empty() && records.unencodable.is_empty() {
         return;
     }
     let lost: Vec<(Receipt, Proof)> = records.lost.iter().map(|(n, proof)| (receipts[*n], *proof)).collect();
-    let unfit: Vec<Receipt> = records.unfit.iter().map(|n| receipts[*n]).collect();
+    let unencodable: Vec<Receipt> = records.unencodable.iter().map(|n| receipts[*n]).collect();
     lost.iter().for_each(|(receipt, _)| handover.exclude(&[*receipt]));
-    handover.exclude(&unfit);
-    // Without room for this they come again when their time is out.
+    handover.exclude(&unencodable);
+    // If the shard is overloaded, they are delivered again after their invisible time.
     drop(request.context.shard.ask(move |engine, now| {
         for (receipt, proof) in lost {
             let _ = engine.pass_over(receipt, proof);
         }
-        for receipt in unfit {
-            let _ = engine.change_invisible(receipt, UNFIT_DELAY, now);
+        for receipt in unencodable {
+            let _ = engine.change_invisible(receipt, UNENCODABLE_DELAY, now);
         }
     }));
 }
 
-/// A delivery as a client names it.
+/// A delivery, as a client's handle names it.
 #[derive(Debug, Clone)]
-struct Named {
+struct NamedDelivery {
     group: GroupName,
     topic: TopicName,
     queue: QueueId,
@@ -160,22 +168,22 @@ struct Named {
     visible_at: Timestamp,
 }
 
-impl Named {
-    fn read(request: &Request) -> Result<Named, Refusal> {
+impl NamedDelivery {
+    fn read(request: &Request) -> Result<NamedDelivery, Refusal> {
         let illegal = |why: &str| Refusal::new(code::MESSAGE_ILLEGAL, why);
         let handle = PopHandle::read(request.required("extraInfo")?)
             .ok_or_else(|| illegal("the receipt handle is malformed"))?;
         let (queue, offset) = (queue_id(request)?, request.number::<i64>("offset")?);
         if i64::from(handle.queue_id) != i64::from(queue) || handle.queue_offset != offset {
-            return Err(illegal("the receipt handle is of another message"));
+            return Err(illegal("the receipt handle belongs to another message"));
         }
-        Ok(Named {
+        Ok(NamedDelivery {
             group: request.group("consumerGroup")?,
             topic: TopicName::new(request.required("topic")?)?,
             queue: QueueId(queue),
             offset: QueueOffset(u64::try_from(offset).map_err(|_| illegal("the offset is negative"))?),
             visible_at: time(handle.pop_time, handle.invisible_time)
-                .ok_or_else(|| illegal("the receipt handle's time cannot be"))?,
+                .ok_or_else(|| illegal("the time in the receipt handle is invalid"))?,
         })
     }
 
@@ -189,8 +197,8 @@ fn time(pop_time: i64, invisible: i64) -> Option<Timestamp> {
     u64::try_from(pop_time.checked_add(invisible)?).ok().map(Timestamp)
 }
 
-/// Where a queue begins and ends; the protocol's own codes for those that are not there.
-fn check(engine: &Engine, named: &Named) -> Result<(), Refusal> {
+/// Checks that the topic, the queue and the offset exist.
+fn check(engine: &Engine, named: &NamedDelivery) -> Result<(), Refusal> {
     if engine.topic_id(&named.topic).is_none() {
         return Err(Refusal::unknown_topic(named.topic.as_str()));
     }
@@ -204,9 +212,9 @@ fn check(engine: &Engine, named: &Named) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An ack that comes late or twice is answered like the first: there is nothing that the client could do.
+/// A late or repeated ack is answered like the first: the client could do nothing about it.
 pub(super) async fn ack(request: &Request) -> Result<Answer, Refusal> {
-    let named = Named::read(request)?;
+    let named = NamedDelivery::read(request)?;
     request
         .ask(move |engine, now| {
             check(engine, &named)?;
@@ -216,7 +224,7 @@ pub(super) async fn ack(request: &Request) -> Result<Answer, Refusal> {
         .await?
 }
 
-fn acked(engine: &mut Engine, named: &Named, now: Timestamp) {
+fn acked(engine: &mut Engine, named: &NamedDelivery, now: Timestamp) {
     if let Some(receipt) = named.receipt(engine)
         && let Err(error) = engine.ack(receipt, now)
     {
@@ -238,11 +246,11 @@ pub(super) async fn batch_ack(request: &Request) -> Result<Answer, Refusal> {
         let (group, topic) = (GroupName::new(&ack.group)?, TopicName::new(&ack.topic)?);
         let queue = u32::try_from(ack.queue_id).map_err(|_| Refusal::invalid("the queue id is negative"))?;
         let visible_at = time(ack.pop_time, ack.invisible_time);
-        let visible_at = visible_at.ok_or_else(|| Refusal::invalid("the time of the batch cannot be"))?;
+        let visible_at = visible_at.ok_or_else(|| Refusal::invalid("the time of the batch is invalid"))?;
         all.extend(offsets.into_iter().filter_map(|offset| {
             let offset = QueueOffset(u64::try_from(offset).ok()?);
             let (group, topic) = (group.clone(), topic.clone());
-            Some(Named { group, topic, queue: QueueId(queue), offset, visible_at })
+            Some(NamedDelivery { group, topic, queue: QueueId(queue), offset, visible_at })
         }));
     }
     if all.is_empty() {
@@ -259,7 +267,7 @@ pub(super) async fn batch_ack(request: &Request) -> Result<Answer, Refusal> {
 }
 
 pub(super) async fn change_invisible(request: &Request) -> Result<Answer, Refusal> {
-    let named = Named::read(request)?;
+    let named = NamedDelivery::read(request)?;
     let time: i64 = request.number("invisibleTime")?;
     let time = u64::try_from(time).map_err(|_| Refusal::invalid("invisibleTime must not be negative"))?;
     let at = request

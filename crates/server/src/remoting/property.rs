@@ -8,6 +8,9 @@ pub(super) const DELAY_LEVEL: &str = "DELAY";
 pub(super) const TIMER_DELAY_SEC: &str = "TIMER_DELAY_SEC";
 pub(super) const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
 pub(super) const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
+/// The time of delivery in milliseconds, as the clients of Alibaba Cloud (`ons-client`) and the documentation of its and
+/// Tencent's services set it. Apache's broker does not read it.
+pub(super) const START_DELIVER_TIME: &str = "__STARTDELIVERTIME";
 pub(super) const TIMER_OUT_MS: &str = "TIMER_OUT_MS";
 pub(super) const TRANSACTION_PREPARED: &str = "TRAN_MSG";
 pub(super) const TRANSACTION_ID: &str = "__transactionId__";

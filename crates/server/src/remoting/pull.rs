@@ -9,7 +9,7 @@ use redstart_wire::remoting::code;
 
 use super::{
     admin::is_forbidden,
-    members,
+    members::{self, NoSubscription},
     records::{self, Place},
     refusal::Refusal,
     request::{Answer, Request},
@@ -22,12 +22,12 @@ const SUBSCRIPTION: i32 = 4;
 
 const MESSAGES_MAX: usize = 1024;
 const BYTES_MAX: usize = 256 << 10;
-/// Clients give a pull up after 30 s.
+/// How long a pull waits at most: clients give it up after 30 s.
 const SUSPEND_MAX: Duration = Duration::from_secs(29);
-/// For the heartbeat that tells of a newer subscription. Below the 3 s in which the client would try again.
+/// How long a pull waits for a heartbeat with its newer subscription. Shorter than the 3 s after which the client tries again.
 const HEARTBEAT_WAIT: Duration = Duration::from_secs(2);
 
-/// Why a consumer may not read, beside the code.
+/// Values of `forbiddenType`.
 const FORBIDDEN_GROUP: i32 = 2;
 const FORBIDDEN_TOPIC: i32 = 3;
 const FORBIDDEN_SUBSCRIPTION: i32 = 5;
@@ -58,7 +58,7 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
         wait: suspended_for(wait),
     };
     let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
-    let pulled = look(request, &consumer, commit, &pull).await?;
+    let pulled = try_pull(request, &consumer, commit, &pull).await?;
     let pulled = match pulled {
         Ok(pulled) => pulled,
         Err(forbidden) => return forbidden.answer(&consumer),
@@ -80,16 +80,16 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
         PullStatus::NoMatch => code::PULL_RETRY_IMMEDIATELY,
         PullStatus::OffsetMoved => code::PULL_OFFSET_MOVED,
     };
-    request.context.shard.counters().statistics().missed.add(1, 0);
+    request.context.shard.counters().statistics().empty_receives.add(1, 0);
     Ok(answer(status, &pulled))
 }
 
-/// How long a pull that finds nothing is held.
+/// How long a pull that finds nothing waits.
 fn suspended_for(wanted_ms: u64) -> Duration {
     Duration::from_millis(wanted_ms).min(SUSPEND_MAX)
 }
 
-/// Who pulls, and where.
+/// The group, topic and queue of a pull.
 #[derive(Debug, Clone)]
 struct Consumer {
     group: GroupName,
@@ -111,9 +111,9 @@ pub(super) fn queue_id(request: &Request) -> Result<u32, Refusal> {
     u32::try_from(id).map_err(|_| Refusal::invalid(format!("queueId is {id}; it must not be negative")))
 }
 
-/// Looks whether the group may read the topic, stores where it stands if it says so, and reads what is there: all in one
-/// turn of the owner, for that is what a pull costs. A group that is not known is made first.
-async fn look(
+/// Checks that the group may read the topic, stores the offset that comes with the request, and pulls: one operation on the
+/// engine, because each costs a switch to the owner thread. An unknown group is created first.
+async fn try_pull(
     request: &Request,
     consumer: &Consumer,
     commit: Option<QueueOffset>,
@@ -124,11 +124,12 @@ async fn look(
         request.ask_here(move |engine| {
             let config = engine.group_config(&consumer.group);
             let known = config.is_some() || consumer.group.is_reserved();
-            if let Err(forbidden) = standing(engine, &consumer, config) {
+            if let Err(forbidden) = check_access(engine, &consumer, config) {
                 return (known, Err(forbidden));
             }
             let Consumer { group, topic, queue } = &consumer;
-            if let Some(offset) = commit.filter(|offset| context.resets.takes(group, topic, *queue, *offset))
+            if let Some(offset) =
+                commit.filter(|offset| context.resets.accepts(group, topic, *queue, *offset))
             {
                 // A queue that does not exist is refused by the pull itself.
                 let _ = engine.commit_offset(group, topic, *queue, offset);
@@ -144,7 +145,7 @@ async fn look(
         }
     };
     match looked {
-        // It waits until what it needs was read.
+        // The shard suspends the pull until the index block that it needs is read.
         Ok(Err(error)) if error.is_cold() => {
             let pull = PullRequest { wait: Duration::ZERO, ..pull.clone() };
             match request.context.shard.pull(pull)?.await? {
@@ -156,7 +157,7 @@ async fn look(
     }
 }
 
-fn standing(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) -> Result<(), Forbidden> {
+fn check_access(engine: &Engine, consumer: &Consumer, config: Option<&GroupConfig>) -> Result<(), Forbidden> {
     if config.is_some_and(|config| !config.enabled) {
         return Err(Forbidden::Disabled);
     }
@@ -187,7 +188,7 @@ impl Forbidden {
             }
         };
         let mut answer = Answer::from(Refusal::new(code::NO_PERMISSION, why)).with("forbiddenType", kind);
-        // Clients read these whatever the code is.
+        // Clients read these fields with every code.
         for name in ["suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"] {
             answer = answer.with(name, 0);
         }
@@ -207,10 +208,10 @@ async fn filter(request: &Request, flags: i32, consumer: &Consumer) -> Result<Fi
     };
     if not_latest(&known) {
         let until = tokio::time::Instant::now() + HEARTBEAT_WAIT;
-        let mut beats = request.context.members.beats();
+        let mut heartbeats = request.context.members.heartbeats();
         loop {
             known = filter_by_now(request, flags, consumer);
-            if !not_latest(&known) || tokio::time::timeout_at(until, beats.changed()).await.is_err() {
+            if !not_latest(&known) || tokio::time::timeout_at(until, heartbeats.changed()).await.is_err() {
                 break;
             }
         }
@@ -225,25 +226,29 @@ fn filter_by_now(request: &Request, flags: i32, consumer: &Consumer) -> Result<F
         return members::filter(request.field("expressionType"), expression)
             .map_err(|error| Refusal::subscription(&error));
     }
-    let wanted = request.context.members.wanted(group.as_str(), topic.as_str(), &request.peer);
-    let wanted = wanted.map_err(|members| {
-        let why = match members {
-            true => format!("the consumer's subscription not exist: {group} does not subscribe to {topic}"),
-            false => format!("the consumer's group info not exist: no consumer of {group} is connected"),
+    let known = request.context.members.subscription(group.as_str(), topic.as_str(), &request.peer);
+    let known = known.map_err(|missing| {
+        let why = match missing {
+            NoSubscription::OtherTopics => {
+                format!("the consumer's subscription not exist: {group} does not subscribe to {topic}")
+            }
+            NoSubscription::NoConsumers => {
+                format!("the consumer's group info not exist: no consumer of {group} is connected")
+            }
         };
         Refusal::new(code::SUBSCRIPTION_NOT_EXIST, why)
     })?;
     let version: i64 = request.number_or("subVersion", 0)?;
-    if wanted.subscription.sub_version < version {
+    if known.subscription.sub_version < version {
         let why = format!(
             "the consumer's subscription not latest: that of {group} to {topic} is older than the pull's"
         );
         return Err(Refusal::new(code::SUBSCRIPTION_NOT_LATEST, why));
     }
-    Ok(wanted.filter)
+    Ok(known.filter)
 }
 
-/// Sends the consumer elsewhere: to the beginning, if nothing else is known.
+/// Tells the consumer to continue at another offset; at the first one, if `to` is not given.
 async fn moved(request: &Request, consumer: &Consumer, to: Option<QueueOffset>) -> Result<Answer, Refusal> {
     let (name, queue) = (consumer.topic.clone(), consumer.queue);
     let (min, end) = request.ask_here(move |engine| engine.offset_range(&name, queue)).await??;
@@ -265,7 +270,7 @@ async fn found(
     if let (Some(error), 0) = (&records.failed, records.end) {
         return Err(Refusal::unread(error));
     }
-    // The consumer goes on at the first message that it was not given: what is beyond it counts as consumed.
+    // The consumer continues at the first message that it was not given; what it skips counts as consumed.
     if let Some(place) = places.get(records.end) {
         pulled.next = place.offset;
     }

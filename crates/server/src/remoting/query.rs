@@ -8,8 +8,9 @@ use super::{
     records::{self, Place},
     refusal::Refusal,
     request::{Answer, Request},
+    rights::READ,
 };
-use crate::shard::WantedKey;
+use crate::{access::Needs, shard::WantedKey};
 
 const FOUND_MAX: usize = 256;
 /// What RocketMQ makes of the wish when an id is looked for.
@@ -21,9 +22,9 @@ const CUT_SHORT: &str =
 
 pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     let offset: i64 = request.number("offset")?;
-    let (position, attempt) = read_physical_offset(offset).ok_or_else(|| {
-        Refusal::new(code::SYSTEM_ERROR, format!("can not find message by the offset, {offset}"))
-    })?;
+    let not_found =
+        || Refusal::new(code::SYSTEM_ERROR, format!("can not find message by the offset, {offset}"));
+    let (position, attempt) = read_physical_offset(offset).ok_or_else(not_found)?;
     let (found, topic) = request
         .look(move |engine, _| {
             let found = engine.message_by_position(position)?;
@@ -31,6 +32,9 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
         })
         .await??;
     let topic = topic.ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, "the message's topic is gone"))?;
+    let needs = Needs::nothing().topic(topic.as_str(), READ);
+    // Any position can be asked for: what is there is not told, nor that there is something.
+    request.check(&needs).map_err(|_| not_found())?;
     let place = Place { attempt, ..Place::found(&found) };
     let records = records::read(request, &topic, &[place], &Filter::All).await?.whole()?;
     if records.written.is_empty() {

@@ -43,7 +43,7 @@ pub(super) async fn recall(request: &Request) -> Result<Answer, Refusal> {
     let same = fetched.message().is_ok_and(|message| message.id == id)
         && fetched.home().is_ok_and(|home| home.topic == known);
     if !same {
-        return Err(illegal("recall failed, the recall handle is of another message"));
+        return Err(illegal("recall failed, the recall handle belongs to another message"));
     }
     request.change(move |engine, now| engine.recall(key, now)).await?;
     Ok(Answer::ok().with("msgId", id).with(p::MSG_REGION, p::REGION))

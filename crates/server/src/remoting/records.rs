@@ -21,10 +21,10 @@ use crate::{byte_budget::Grant, throttle::Throttle};
 
 /// Stored bytes of the messages in one answer; a larger message comes alone. The 4.x clients refuse frames over 16 MiB.
 pub(super) const BYTES_MAX: usize = 8 << 20;
-/// Bytes by which a message for a client is larger than the stored one: properties of the broker's, mostly.
+/// Bytes by which an encoded message is usually larger than the stored one: mostly properties that the broker adds.
 const ADDED_USUAL: usize = 160;
 
-/// Where a message is and how it comes out of its queue.
+/// Where a message is stored, and its place in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub queue: QueueId,
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// The body of an answer, and the grant for it until it is written. Places are named by their numbers.
+/// The body of an answer, and the grant for it until it is written. Places are named by their index.
 #[derive(Debug)]
 pub(super) struct Records {
     pub body: Bytes,
@@ -68,16 +68,16 @@ pub(super) struct Records {
     pub written: Vec<usize>,
     /// Places whose messages are proven to be lost.
     pub lost: Vec<(usize, Proof)>,
-    /// Places whose messages are sound but cannot be told in this protocol.
-    pub unfit: Vec<usize>,
-    /// The places from here on were not looked at, or not to the end.
+    /// Places whose messages are intact but cannot be encoded for this protocol.
+    pub unencodable: Vec<usize>,
+    /// Places from this index on were not read, or their read failed.
     pub end: usize,
     /// Why the message at `end` was not read. Another read may succeed.
     pub failed: Option<FetchError>,
 }
 
 impl Records {
-    /// An answer that must be complete: a failed read is an error and no word about the message.
+    /// For an answer that must be complete: a failed read is an error, because it proves nothing context the message.
     pub fn whole(self) -> Result<Records, Refusal> {
         match &self.failed {
             None => Ok(self),
@@ -100,21 +100,27 @@ pub(super) async fn read(
     let wanted: Vec<_> = places.iter().map(|place| (place.position, place.size)).collect();
     let origins = if topic.is_retry() { origins(request, &wanted).await? } else { HashMap::new() };
     let store_host = request.broker_address();
-    let about = About { topic, filter, places, origins: &origins, store_host };
-    let mut writing = Writing::new(&request.context.config.cluster, bytes, places.len());
-    let seen = fetch_each_if_cached(bodies.reader(), &wanted, |n, fetched| writing.see(&about, n, fetched));
-    if seen < wanted.len() && writing.failed.is_none() {
-        // The rest is on the disk only.
+    let context = AnswerContext { topic, filter, places, origins: &origins, store_host };
+    let mut writer = BodyWriter::new(&request.context.config.cluster, bytes, places.len());
+    let seen =
+        fetch_each_if_cached(bodies.reader(), &wanted, |n, fetched| writer.accept(&context, n, fetched));
+    if seen < wanted.len() && writer.failed.is_none() {
+        // The rest has to be read from disk.
         let (topic, filter, places) = (topic.clone(), filter.clone(), places.to_vec());
         let read = move |reader: &dyn Reader| {
-            let about =
-                About { topic: &topic, filter: &filter, places: &places, origins: &origins, store_host };
-            fetch_each(reader, &wanted[seen..], |n, fetched| writing.see(&about, seen + n, fetched));
-            writing
+            let context = AnswerContext {
+                topic: &topic,
+                filter: &filter,
+                places: &places,
+                origins: &origins,
+                store_host,
+            };
+            fetch_each(reader, &wanted[seen..], |n, fetched| writer.accept(&context, seen + n, fetched));
+            writer
         };
-        writing = bodies.cold(read).await;
+        writer = bodies.cold(read).await;
     }
-    let Writing { body, written, lost, unfit, failed, .. } = writing;
+    let BodyWriter { body, written, lost, unencodable, failed, .. } = writer;
     let (end, failed) = match failed {
         Some((end, error)) => {
             bodies.failed(&error);
@@ -122,10 +128,10 @@ pub(super) async fn read(
         }
         None => (places.len(), None),
     };
-    Ok(Records { body: body.into(), grant, written, lost, unfit, end, failed })
+    Ok(Records { body: body.into(), grant, written, lost, unencodable, end, failed })
 }
 
-/// The first places whose messages take no more than so many bytes together, at least one.
+/// The first places whose messages fit into `bytes_max`, at least one.
 fn within(places: &[Place], bytes_max: usize) -> &[Place] {
     let mut bytes = 0;
     let fits = |place: &&Place| {
@@ -137,7 +143,7 @@ fn within(places: &[Place], bytes_max: usize) -> &[Place] {
 }
 
 /// What the messages of an answer have in common.
-struct About<'a> {
+struct AnswerContext<'a> {
     topic: &'a TopicName,
     filter: &'a Filter,
     places: &'a [Place],
@@ -146,34 +152,34 @@ struct About<'a> {
     store_host: SocketAddr,
 }
 
-/// A body that is being written.
-struct Writing {
+/// Writes messages into the body of an answer.
+struct BodyWriter {
     scratch: Scratch,
     body: Vec<u8>,
     written: Vec<usize>,
     lost: Vec<(usize, Proof)>,
-    unfit: Vec<usize>,
+    unencodable: Vec<usize>,
     failed: Option<(usize, FetchError)>,
 }
 
-impl Writing {
-    fn new(cluster: &str, bytes: usize, count: usize) -> Writing {
-        Writing {
+impl BodyWriter {
+    fn new(cluster: &str, bytes: usize, count: usize) -> BodyWriter {
+        BodyWriter {
             scratch: Scratch::new(cluster),
             body: Vec::with_capacity(bytes + count * ADDED_USUAL),
             written: Vec::with_capacity(count),
             lost: Vec::new(),
-            unfit: Vec::new(),
+            unencodable: Vec::new(),
             failed: None,
         }
     }
 
-    /// Nothing is written after a failed read: what a client is given has no gaps that it could take for losses.
-    fn see(&mut self, about: &About<'_>, n: usize, fetched: Result<Fetched<&[u8]>, FetchError>) {
+    /// Nothing is written after a failed read: a gap in the answer would look like lost messages.
+    fn accept(&mut self, context: &AnswerContext<'_>, n: usize, fetched: Result<Fetched<&[u8]>, FetchError>) {
         if self.failed.is_some() {
             return;
         }
-        match fetched.and_then(|fetched| self.put(about, n, &fetched)) {
+        match fetched.and_then(|fetched| self.put(context, n, &fetched)) {
             Ok(()) => {}
             Err(error) => match error.proof() {
                 Some(proof) => self.lost.push((n, proof)),
@@ -182,14 +188,19 @@ impl Writing {
         }
     }
 
-    fn put(&mut self, about: &About<'_>, n: usize, fetched: &Fetched<&[u8]>) -> Result<(), FetchError> {
-        static UNFIT: Throttle = Throttle::new();
-        if !matches!(about.filter, Filter::All) && !about.filter.matches(&fetched.message()?) {
+    fn put(
+        &mut self,
+        context: &AnswerContext<'_>,
+        n: usize,
+        fetched: &Fetched<&[u8]>,
+    ) -> Result<(), FetchError> {
+        static UNENCODABLE: Throttle = Throttle::new();
+        if !matches!(context.filter, Filter::All) && !context.filter.matches(&fetched.message()?) {
             return Ok(());
         }
-        let (topic, place) = (about.topic, &about.places[n]);
-        let home = if about.origins.is_empty() { None } else { fetched.home().ok() };
-        let origin = home.and_then(|home| about.origins.get(&home.topic));
+        let (topic, place) = (context.topic, &context.places[n]);
+        let home = if context.origins.is_empty() { None } else { fetched.home().ok() };
+        let origin = home.and_then(|home| context.origins.get(&home.topic));
         let envelope = Envelope {
             topic: topic.as_str(),
             queue_id: place.queue.0,
@@ -197,17 +208,17 @@ impl Writing {
             stored_at: place.stored_at,
             attempt: place.attempt,
             origin: origin.map(TopicName::as_str).filter(|origin| *origin != topic.as_str()),
-            store_host: about.store_host,
+            store_host: context.store_host,
         };
         let before = self.body.len();
         match to_wire(fetched, &envelope, &mut self.scratch)?.encode(&mut self.body) {
             Ok(()) => self.written.push(n),
             Err(error) => {
                 self.body.truncate(before);
-                self.unfit.push(n);
-                if let Some(repeated) = UNFIT.permit() {
+                self.unencodable.push(n);
+                if let Some(repeated) = UNENCODABLE.permit() {
                     let offset = place.offset;
-                    tracing::error!(%error, %topic, %offset, repeated, "a message cannot be told to a 4.x client");
+                    tracing::error!(%error, %topic, %offset, repeated, "a message cannot be encoded for a 4.x client");
                 }
             }
         }
@@ -223,7 +234,7 @@ async fn origins(
     let bodies = request.context.shard.bodies();
     let mut ids = HashSet::new();
     let note = |ids: &mut HashSet<TopicId>, fetched: Result<Fetched<&[u8]>, FetchError>| {
-        // What cannot be read is found out when it is read for the body.
+        // A failed read shows again when the message is read for the body.
         ids.extend(fetched.and_then(|fetched| fetched.home()).map(|home| home.topic));
     };
     let seen = fetch_each_if_cached(bodies.reader(), wanted, |_, fetched| note(&mut ids, fetched));

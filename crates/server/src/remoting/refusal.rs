@@ -1,4 +1,4 @@
-//! The protocol's codes for everything that can be refused.
+//! Maps every error to a response code and a remark of the protocol.
 
 use redstart_engine::{
     AckError, AdminError, FetchError, InvalidMessage, NameError, OffsetError, PopError, QueryError,
@@ -7,11 +7,12 @@ use redstart_engine::{
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
 use crate::{
+    access::{Denied, Unauthenticated},
     byte_budget::Spent,
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
 };
 
-/// A refusal in the protocol's terms.
+/// A refusal: response code and remark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub code: i32,
@@ -27,7 +28,7 @@ impl Refusal {
         Refusal::new(code::INVALID_PARAMETER, remark)
     }
 
-    /// Past a limit: official clients back off and try again.
+    /// A limit is reached: official clients back off and try again.
     pub fn busy(what: &str, limit: usize) -> Refusal {
         Refusal::new(code::SYSTEM_BUSY, format!("[OVERLOAD]{what}: the limit is {limit}"))
     }
@@ -43,9 +44,9 @@ impl Refusal {
 
     pub fn unknown_topic(topic: &str) -> Refusal {
         let mut why = format!("topic[{topic}] not exist, apply first please!");
-        // Those of the broker cannot be created by hand.
+        // Operators cannot create reserved topics.
         if !TopicName::new(topic).is_ok_and(|topic| topic.is_reserved()) {
-            why += &format!(" Create it with: mqadmin updateTopic -c DefaultCluster -t {topic}");
+            why += &format!(" Create it with: redstart topic create {topic}");
         }
         Refusal::new(code::TOPIC_NOT_EXIST, why)
     }
@@ -61,8 +62,8 @@ impl Refusal {
     }
 }
 
-// Programs look for words in remarks. Where Apache's broker (5.4.0, the classes in `broker/processor`) refuses the same, its
-// words come first and ours, which say more, after them.
+// Programs search remarks for words. Where Apache's broker (5.4.0, the classes in `broker/processor`) refuses for the same
+// reason, its words come first and our explanation follows.
 
 impl From<InvalidMessage> for Refusal {
     fn from(error: InvalidMessage) -> Self {
@@ -124,6 +125,18 @@ always! {
     TooLong => SYSTEM_ERROR,
     RecallError => ILLEGAL_OPERATION,
     TransactionError => SYSTEM_ERROR,
+}
+
+impl From<Unauthenticated> for Refusal {
+    fn from(error: Unauthenticated) -> Self {
+        Refusal::new(code::NO_PERMISSION, error.to_string())
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(error: Denied) -> Self {
+        Refusal::new(code::NO_PERMISSION, error.to_string())
+    }
 }
 
 impl From<Spent> for Refusal {
@@ -279,7 +292,7 @@ impl From<ReceiveError> for Refusal {
     fn from(error: ReceiveError) -> Self {
         match error {
             ReceiveError::Pop(error) => error.into(),
-            ReceiveError::Other { .. } => Refusal::new(code::NO_PERMISSION, error.to_string()),
+            ReceiveError::WrongGroupKind { .. } => Refusal::new(code::NO_PERMISSION, error.to_string()),
             ReceiveError::Pull(error) => error.into(),
             ReceiveError::Unavailable(error) => error.into(),
         }

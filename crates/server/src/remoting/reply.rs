@@ -6,11 +6,11 @@ use redstart_engine::{QueueId, SendOptions, SendReceipt, TopicName};
 use redstart_wire::remoting::{Command, SendHeader, code, decode_properties, encode_properties};
 
 use super::{
-    ensure::{ensure_topic, system_topic},
-    property as p,
+    auto_create::{ensure_topic, system_topic},
+    peer_text, property as p,
     refusal::Refusal,
     request::{Answer, Request},
-    send, text,
+    send,
 };
 use crate::shard::{Clock, SystemClock};
 use crate::throttle::Throttle;
@@ -19,8 +19,8 @@ static NOT_STORED: Throttle = Throttle::new();
 
 const PUSH_MAX: Duration = Duration::from_secs(10);
 
-/// Pushes a reply, and stores it whether or not it arrived, as RocketMQ does: operators can look at what was said. Who
-/// waits for it waits now, so that the push comes first and decides what is answered.
+/// Pushes a reply, and stores it whether or not it arrived, as RocketMQ does, so that operators can look at it. The push comes
+/// first, because the producer is waiting for it, and decides the answer.
 pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     let header = SendHeader::read(request)?;
     let topic = TopicName::new(header.topic)?;
@@ -30,12 +30,12 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     if let Err(refusal) = &stored
         && let Some(repeated) = NOT_STORED.permit()
     {
-        tracing::warn!(remark = text::shown(&refusal.remark), repeated, "a reply was not stored");
+        tracing::warn!(remark = peer_text::shown(&refusal.remark), repeated, "a reply was not stored");
     }
     pushed?;
     Ok(match stored {
         Ok(receipts) => send::sent(request, &receipts),
-        // It has reached whom it was for.
+        // The push has succeeded, which is what counts.
         Err(_) => Answer::ok()
             .with("msgId", "0")
             .with("queueId", header.queue_id)
@@ -45,7 +45,7 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
     })
 }
 
-/// Replies go to the cluster's topic for them, which is made when the first comes, or to any other that is there.
+/// A reply goes to the cluster's reply topic, which the first reply creates, or to any other topic that exists.
 async fn check(request: &Request, topic: &TopicName) -> Result<(), Refusal> {
     if topic.as_str() == request.context.config.reply_topic() {
         return ensure_topic(request, topic.clone(), system_topic()).await;

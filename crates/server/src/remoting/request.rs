@@ -1,28 +1,32 @@
+//! A request and its answer, as handlers see them.
+
 use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use redstart_engine::{Engine, GroupName, Ticket, Timestamp};
+use redstart_auth::Actions;
+use redstart_engine::{Engine, GroupName, SettingError, Ticket, Timestamp, TopicId};
 use redstart_wire::remoting::{Command, FieldValue, Fields, code, from_slice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
     Context,
+    admission::Admitted,
     peer::{Outgoing, Peer},
     refusal::Refusal,
-    unreadable,
+    unreadable_body,
 };
-use crate::{byte_budget::Grant, handover::Handover};
+use crate::{access::Needs, byte_budget::Grant, handover::Handover};
 
-/// What a handler is given: the command, who sent it, and everything it may need.
+/// A request as it was read: the command, the connection it came over, and everything a handler may need.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct Received {
     pub command: Command,
     pub peer: Arc<Peer>,
     pub context: Arc<Context>,
 }
 
-impl std::ops::Deref for Request {
+impl std::ops::Deref for Received {
     type Target = Command;
 
     fn deref(&self) -> &Command {
@@ -30,12 +34,61 @@ impl std::ops::Deref for Request {
     }
 }
 
+/// What a handler is given: a request that was admitted.
+#[derive(Debug)]
+pub(super) struct Request {
+    received: Received,
+    admitted: Admitted,
+}
+
+impl std::ops::Deref for Request {
+    type Target = Received;
+
+    fn deref(&self) -> &Received {
+        &self.received
+    }
+}
+
 impl Request {
+    pub fn new(received: Received, admitted: Admitted) -> Request {
+        Request { received, admitted }
+    }
+
+    pub fn into_received(self) -> Received {
+        self.received
+    }
+
+    /// Asks for rights that only its handler knows the request to need, because it had to look for a message first.
+    pub fn check(&self, needs: &Needs<'_>) -> Result<(), Refusal> {
+        Ok(self.context.config.resources.access.authorize(self.admitted.identity(), needs)?)
+    }
+
+    /// The same for the topic of a message that the handler has found.
+    pub async fn check_topic(&self, topic: TopicId, actions: Actions) -> Result<(), Refusal> {
+        if !self.context.config.resources.access.is_on() {
+            return Ok(());
+        }
+        // A message whose topic is gone is nobody's.
+        let name = self.ask(move |engine, _| engine.topic_name_of(topic)).await?;
+        let needs = name
+            .map_or_else(Needs::super_user, |name| Needs::nothing().topic(name.as_str().to_owned(), actions));
+        self.check(&needs)
+    }
+
+    /// Changes users or policies, durably. They decide from the moment this returns.
+    pub async fn change_access(
+        &self,
+        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, SettingError> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        self.change(propose).await?;
+        Ok(self.context.config.resources.access.load(&self.context.shard).await?)
+    }
+
     /// The body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         from_slice(&self.command.body).map_err(|error| {
-            unreadable::warn(self, &error);
-            Refusal::invalid(format!("the body is not what it should be: {error}"))
+            unreadable_body::warn(self, &error);
+            Refusal::invalid(format!("the body cannot be read: {error}"))
         })
     }
 
@@ -43,12 +96,12 @@ impl Request {
         Ok(GroupName::new(self.command.required(field)?)?)
     }
 
-    /// The broker as this client reaches it.
+    /// The broker's address for this client, as messages and offset ids carry it.
     pub fn broker_address(&self) -> SocketAddr {
         self.context.broker_address(self.peer.local)
     }
 
-    /// Asks the shard something that is answered at once.
+    /// Runs a short operation on the engine.
     pub async fn ask<R: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
@@ -56,15 +109,15 @@ impl Request {
         Ok(self.context.shard.ask(ask)?.await?)
     }
 
-    /// The same for something that changes nothing and may need parts of the log which are not in memory.
+    /// Runs a query that may need parts of the log that are not in memory. It may run more than once.
     pub async fn look<R: Send + 'static>(
         &self,
         ask: impl Fn(&Engine, Timestamp) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.context.shard.look(ask)?.await?)
+        Ok(self.context.shard.query(ask)?.await?)
     }
 
-    /// The same for something very short, which is asked without a hop to another thread if that is possible.
+    /// Runs a very short operation on the engine, if possible in this task without a switch to the owner thread.
     pub async fn ask_here<R: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -72,7 +125,7 @@ impl Request {
         Ok(self.context.shard.ask_here(ask)?.await?)
     }
 
-    /// Changes something, durably.
+    /// Proposes a decision and waits until it is durable.
     pub async fn change<E: Into<Refusal> + Send + 'static>(
         &self,
         propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, E> + Send + 'static,
@@ -80,7 +133,7 @@ impl Request {
         Ok(self.context.shard.change(propose)?.await??)
     }
 
-    /// A group that consumes for the first time is made, if that is allowed.
+    /// Creates the group unless it exists, if the configuration allows it.
     pub async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
         let known = {
             let group = group.clone();
@@ -96,16 +149,16 @@ impl Request {
     }
 }
 
-/// What a handler answers.
+/// The answer of a handler.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub code: i32,
     pub remark: Option<String>,
     pub fields: Fields,
     pub body: Bytes,
-    /// Bytes that were granted for the body before it was read; without it the request's own grant goes on.
+    /// Bytes that were granted for the body before it was read, in addition to the grant of the request.
     pub grant: Option<Grant>,
-    /// The messages that it delivers; given back unless it is written.
+    /// The messages that it delivers; they go back to their queues unless it is written.
     pub handover: Option<Handover>,
 }
 
@@ -119,7 +172,7 @@ impl Answer {
     }
 
     pub fn json(body: &impl Serialize) -> Answer {
-        // Only maps with keys that are no text could fail, and there are none.
+        // Serialization fails only for maps whose keys are not text, and there are none.
         Answer::ok().with_body(serde_json::to_vec(body).unwrap_or_default())
     }
 
@@ -128,7 +181,7 @@ impl Answer {
         self
     }
 
-    /// A field that is known not to be there yet.
+    /// Adds a field that is known not to exist yet.
     pub fn and(mut self, name: &str, value: impl FieldValue) -> Answer {
         self.fields.add(name, value);
         self
@@ -139,7 +192,7 @@ impl Answer {
         self
     }
 
-    /// What answers `request`, which held `grant`.
+    /// The command that answers `request`. `grant` is that of the request.
     pub fn outgoing(self, request: &Command, mut grant: Grant) -> Outgoing {
         let Answer { code, remark, fields, body, grant: own, handover } = self;
         let command = Command { fields, body, ..request.answer(code, remark) };

@@ -1,4 +1,4 @@
-//! Producers send: one message, a batch, a half message.
+//! Sends of producers: one message, a batch, a half message.
 
 use std::time::Instant;
 
@@ -12,17 +12,17 @@ use redstart_wire::remoting::{
 
 use super::{
     AUTO_CREATE_TOPIC,
+    auto_create::{TRACE_TOPIC, ensure_topic},
     convert::{Accepted, Incoming},
-    ensure::{TRACE_TOPIC, ensure_topic},
     members::Sender,
     property as p, recall,
     refusal::Refusal,
     request::{Answer, Request},
-    retry,
+    send_back,
 };
 use crate::shard::{Clock, SendFailure, SystemClock};
 
-/// Messages of one batch; the engine has its own, lower limit and the better error.
+/// Messages of one batch. The engine has a lower limit, with a better error.
 const BATCH_MAX: usize = 10_000;
 const AUTO_CREATE_QUEUES_MAX: i32 = 8;
 
@@ -36,7 +36,7 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
                 format!("batch request does not support retry group {topic}"),
             ));
         }
-        return retry::send(request, header, topic).await;
+        return send_back::send(request, header, topic).await;
     }
     if topic.is_reserved() && header.topic != TRACE_TOPIC {
         let why = format!("Sending message to topic[{topic}] is forbidden. It is reserved for the broker");
@@ -74,7 +74,7 @@ pub(super) fn accept(request: &Request, header: &SendHeader<'_>) -> Result<Accep
     incoming(request, header, header.properties, header.flag, request.body.clone()).accept()
 }
 
-/// The record that consumers get has no room for more.
+/// Refuses properties that are too long for the encoding that consumers get.
 fn fits(properties: &str) -> Result<(), Refusal> {
     if properties.len() > PROPERTIES_BYTES_MAX {
         let size = properties.len();
@@ -115,7 +115,7 @@ fn incoming<'a>(
     }
 }
 
-/// Stores messages; a topic that does not exist is made first if that is allowed.
+/// Stores messages. An unknown topic is created first, if the settings and the request allow it.
 async fn store(
     request: &Request,
     header: &SendHeader<'_>,
@@ -133,14 +133,14 @@ async fn store(
     };
     let shard = &request.context.shard;
     let Some(queues) = create else { return Ok(shard.send(topic.clone(), messages, options)?.await??) };
-    // Bodies are shared, so that a second try costs little.
+    // Cloning is cheap: bodies are shared.
     match shard.send(topic.clone(), messages.clone(), options)?.await? {
         Err(SendFailure::Refused(SendError::UnknownTopic { .. })) => {}
         other => return Ok(other?),
     }
     let new = TopicConfig { read_queues: queues, write_queues: queues, ..TopicConfig::default() };
     ensure_topic(request, topic.clone(), new).await?;
-    // Without the topic the client chose among queues that may not be there.
+    // The client chose a queue before the topic existed, perhaps one that it does not have.
     let options = SendOptions { queue: options.queue.filter(|queue| queue.0 < queues), ..options };
     Ok(shard.send(topic.clone(), messages, options)?.await??)
 }
@@ -156,7 +156,7 @@ pub(super) fn sent(request: &Request, receipts: &[SendReceipt]) -> Answer {
     let (queue, offset) = receipts.first().map_or((0, 0), |receipt| {
         let offset = match receipt.visibility {
             Visibility::Visible(offset) => offset.0,
-            // It has no place in a queue yet; clients carry the number back and that is all.
+            // It has no queue offset yet. Clients only send the number back.
             Visibility::Delayed(_) | Visibility::Half => receipt.position.0,
         };
         (receipt.queue.queue.0, offset)

@@ -1,4 +1,4 @@
-//! The end of transactions, and questions about those that nobody ended.
+//! The end of transactions, and checks of those that are still open.
 
 use redstart_engine::{Fetched, TransactionCheck, TransactionError};
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
@@ -6,11 +6,13 @@ use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 use super::{
     Config, Context,
     convert::{Envelope, Scratch, read_physical_offset, to_wire},
+    peer::Peer,
     property as p,
     refusal::Refusal,
     request::{Answer, Request},
+    rights::PUB,
 };
-use crate::shard::ChangeError;
+use crate::{access::Needs, shard::ChangeError};
 
 pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let group = request.required("producerGroup")?;
@@ -24,17 +26,20 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let refused = |why: &str| Refusal::new(code::SYSTEM_ERROR, why);
     let (id, _) = read_physical_offset(request.number("commitLogOffset")?)
         .ok_or_else(|| refused("the commit log offset is negative"))?;
-    // A transaction that has ended may be ended again in the same way: the engine knows.
+    // The engine accepts the same end of a transaction twice.
     if let Some((position, size)) = request.ask(move |engine, _| engine.half(id)).await? {
         let fetched = request.context.shard.bodies().fetch(position, size).await;
         let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
         if producer_group(&fetched).as_deref() != Some(group) {
-            return Err(refused("the half message is of another producer group"));
+            return Err(refused("the half message belongs to another producer group"));
         }
+        let home = fetched.home().map_err(|error| Refusal::unread(&error))?;
+        // The request need not name the topic, or may name another one.
+        request.check_topic(home.topic, PUB).await?;
     }
     let ended = request.context.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?;
     match ended.await? {
-        // The answer to a check and the producer's own word may both come: they say the same.
+        // The producer may end it twice, by itself and as the answer to a check: the same end is no error.
         Err(ChangeError::Refused(TransactionError::Ended { committed, .. })) if committed == commit => {}
         other => other?,
     }
@@ -46,7 +51,7 @@ fn producer_group(half: &Fetched) -> Option<String> {
 }
 
 impl Context {
-    /// Asks a producer what became of a transaction, if the half message came over this protocol.
+    /// Asks a producer about a transaction. `false` if the half message did not come over this protocol.
     pub async fn check_transaction(&self, check: TransactionCheck) -> bool {
         let half = match self.shard.bodies().fetch(check.position, check.size).await {
             Ok(half) => half,
@@ -56,9 +61,9 @@ impl Context {
             }
         };
         let Some(group) = producer_group(&half) else { return false };
-        let producers = self.members.producers(&group);
+        let mut producers = self.members.producers(&group);
         if producers.is_empty() {
-            tracing::debug!(group, "no producer to ask about a transaction");
+            tracing::debug!(group, "no producer is connected to check a transaction");
             return true;
         }
         let topic = match self.shard.ask(move |engine, _| engine.topic_name_of(check.topic)) {
@@ -66,7 +71,17 @@ impl Context {
             Err(_) => None,
         };
         let (Some(topic), Ok(home)) = (topic, half.home()) else { return true };
-        // Another producer each time: the first may be the one that cannot answer.
+        // The question holds the message: it goes to those alone who may send to its topic. Groups of producers are no
+        // proof, for every client may name any.
+        let access = &self.config.resources.access;
+        let needs = Needs::nothing().topic(topic.as_str(), PUB);
+        let may = |peer: &Peer| peer.identity().is_some_and(|by| access.authorize(by, &needs).is_ok());
+        producers.retain(|producer| !access.is_on() || may(&producer.peer));
+        if producers.is_empty() {
+            tracing::debug!(group, "no producer may be asked about a transaction");
+            return true;
+        }
+        // Another producer for each check: one may be unable to answer.
         let first = check.checks as usize % producers.len();
         let (before, after) = producers.split_at(first);
         for producer in after.iter().chain(before) {
@@ -81,7 +96,7 @@ impl Context {
                 store_host,
             };
             let question = question(&half, &envelope, check, &self.config);
-            if question.is_some_and(|question| producer.peer.tell(question)) {
+            if question.is_some_and(|question| producer.peer.notify(question)) {
                 break;
             }
         }
@@ -97,7 +112,7 @@ fn question(
 ) -> Option<Command> {
     let mut scratch = Scratch::new(&config.cluster);
     let mut message = to_wire(half, envelope, &mut scratch).ok()?;
-    // The client carries these back; the transaction is known by where it was first stored.
+    // The client sends these back. A transaction is identified by the position at which it was first stored.
     message.physical_offset = check.id.0 as i64;
     message.system_flag &= !flag::TRANSACTION;
     let mut body = Vec::new();

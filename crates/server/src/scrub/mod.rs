@@ -1,4 +1,4 @@
-//! Reads sealed segments and their indexes slowly and in the background, so that damage is found before a consumer finds it.
+//! Checks sealed segments and their indexes slowly in the background, so that damage is found before a consumer reads it.
 
 mod plan;
 
@@ -18,19 +18,19 @@ use crate::{
 
 static UNREADABLE: Throttle = Throttle::new();
 
-/// Time to wait when the shard does not answer.
-const LATER: Duration = Duration::from_secs(10);
+/// Pause after the shard did not answer.
+const OVERLOAD_PAUSE: Duration = Duration::from_secs(10);
 
-/// Checks what is stored for as long as the shard runs, `rate` bytes a second. Every piece is read on the blocking pool.
+/// Checks stored data for as long as the shard runs, `rate` bytes a second. Every piece is read on the blocking pool.
 pub async fn run(shard: ShardHandle, rate: u64) {
     let started = Instant::now();
     let mut plan = Plan::new(rate);
     loop {
-        let (segments, scrubber) = match look(&shard).await {
-            Ok(found) => found,
+        let (segments, scrubber) = match stored(&shard).await {
+            Ok(stored) => stored,
             Err(Unavailable::Stopped) => return,
             Err(_) => {
-                tokio::time::sleep(LATER).await;
+                tokio::time::sleep(OVERLOAD_PAUSE).await;
                 continue;
             }
         };
@@ -46,9 +46,9 @@ pub async fn run(shard: ShardHandle, rate: u64) {
     }
 }
 
-type Found = (Vec<SegmentInfo>, Option<Arc<dyn Scrubber>>);
+type Stored = (Vec<SegmentInfo>, Option<Arc<dyn Scrubber>>);
 
-async fn look(shard: &ShardHandle) -> Result<Found, Unavailable> {
+async fn stored(shard: &ShardHandle) -> Result<Stored, Unavailable> {
     shard.ask(|engine, _| (engine.log().segments(), engine.log().scrubber()))?.await
 }
 
@@ -63,7 +63,7 @@ async fn check(shard: &ShardHandle, plan: &mut Plan, scrubber: &dyn Scrubber, id
         match checked {
             Ok(()) | Err(ReadError::Removed(_)) => {}
             Err(ReadError::Corrupt { file, offset, what, .. }) => {
-                if plan.is_news(id, part) {
+                if plan.note_damage(id, part) {
                     match part {
                         Part::Segment => shard.counters().scrub_damaged_segment(),
                         Part::Index => shard.counters().scrub_damaged_index(),
@@ -116,13 +116,13 @@ async fn check_index(
     let mut check = IndexCheck::new(id, index.len());
     while let Some((at, len)) = check.next() {
         let began = Instant::now();
-        let (back, fed) = blocking(move || {
+        let (back, bytes) = blocking(move || {
             let bytes = index.read(at, len);
             (index, bytes)
         })
         .await;
         index = back;
-        check.feed(&fed?).map_err(|fault| index.corrupt(fault.at, fault.what))?;
+        check.feed(&bytes?).map_err(|fault| index.corrupt(fault.at, fault.what))?;
         shard.counters().scrubbed(len as u64);
         tokio::time::sleep(plan.pause(len as u64, began.elapsed())).await;
     }
@@ -134,7 +134,7 @@ async fn blocking<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) 
         Ok(done) => done,
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // Only when the runtime shuts down, and then this task ends too.
+            // The tokio runtime is shutting down, which ends this task too.
             Err(_) => std::future::pending().await,
         },
     }

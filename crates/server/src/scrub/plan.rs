@@ -1,4 +1,4 @@
-//! What to check next, and when.
+//! Decides which segment is checked next, and when. Reads neither clock nor disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,14 +7,14 @@ use std::{
 
 use redstart_log::{SegmentId, SegmentInfo};
 
-/// A segment is checked again so long after it was.
+/// Time after which a segment is checked again.
 pub(super) const PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
-/// And so long after it could not be read.
-const RETRY: Duration = Duration::from_secs(600);
-/// Longest time without a look at the segments there are.
-const LOOK: Duration = Duration::from_secs(60);
+/// Time after which a segment that could not be read is checked again.
+const UNREADABLE_PERIOD: Duration = Duration::from_secs(600);
+/// Longest wait before the list of segments is read again.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Decides which sealed segment is checked next. Knows neither clock nor disk.
+/// When each sealed segment is due, and which damage is known.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Bytes a second.
@@ -36,7 +36,7 @@ pub(super) enum Next {
     Wait(Duration),
 }
 
-/// How a check has ended.
+/// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Everything was read, damaged or not.
@@ -58,25 +58,25 @@ impl Plan {
         let due = |id: &SegmentId| self.due.get(id).copied().unwrap_or(Duration::ZERO);
         match sealed().min_by_key(due) {
             Some(id) if due(&id) <= now => Next::Check(id),
-            Some(id) => Next::Wait((due(&id) - now).min(LOOK)),
-            None => Next::Wait(LOOK),
+            Some(id) => Next::Wait((due(&id) - now).min(WAIT_MAX)),
+            None => Next::Wait(WAIT_MAX),
         }
     }
 
     pub fn ended(&mut self, id: SegmentId, end: End, now: Duration) {
         let pause = match end {
             End::Read => PERIOD,
-            End::Unreadable => RETRY,
+            End::Unreadable => UNREADABLE_PERIOD,
         };
         self.due.insert(id, now + pause);
     }
 
-    /// Whether damage is news. It is told once for each file.
-    pub fn is_news(&mut self, id: SegmentId, part: Part) -> bool {
+    /// Remembers damage of a file. Returns whether it was not known: damage is logged and counted once for each file.
+    pub fn note_damage(&mut self, id: SegmentId, part: Part) -> bool {
         self.damaged.insert((id, part))
     }
 
-    /// How long to pause after so many bytes were read in this time.
+    /// How long to pause after `bytes` were read in `took`, to keep to the rate.
     pub fn pause(&self, bytes: u64, took: Duration) -> Duration {
         let micros = u128::from(bytes) * 1_000_000 / u128::from(self.rate);
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).saturating_sub(took)
@@ -99,14 +99,14 @@ mod tests {
         let mut plan = Plan::new(1);
         let segments = [segment(0, false), segment(10, false), segment(20, true)];
         let minute = Duration::from_secs(60);
-        assert_eq!(plan.next(&segments[2..], minute), Next::Wait(LOOK), "the active one is not");
+        assert_eq!(plan.next(&segments[2..], minute), Next::Wait(WAIT_MAX), "the active one is not checked");
         assert_eq!(plan.next(&segments, minute), Next::Check(SegmentId(0)));
         plan.ended(SegmentId(0), End::Read, minute);
         assert_eq!(plan.next(&segments, minute), Next::Check(SegmentId(10)));
         plan.ended(SegmentId(10), End::Unreadable, 2 * minute);
-        assert_eq!(plan.next(&segments, 3 * minute), Next::Wait(LOOK));
-        assert_eq!(plan.next(&segments, 2 * minute + RETRY), Next::Check(SegmentId(10)));
-        plan.ended(SegmentId(10), End::Read, 2 * minute + RETRY);
+        assert_eq!(plan.next(&segments, 3 * minute), Next::Wait(WAIT_MAX));
+        assert_eq!(plan.next(&segments, 2 * minute + UNREADABLE_PERIOD), Next::Check(SegmentId(10)));
+        plan.ended(SegmentId(10), End::Read, 2 * minute + UNREADABLE_PERIOD);
         assert_eq!(
             plan.next(&segments, minute + PERIOD - Duration::from_secs(1)),
             Next::Wait(Duration::from_secs(1))
@@ -115,12 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_once_while_the_segment_exists() {
+    fn damage_is_reported_once_while_the_segment_exists() {
         let mut plan = Plan::new(1);
-        assert!(plan.is_news(SegmentId(0), Part::Segment) && !plan.is_news(SegmentId(0), Part::Segment));
-        assert!(plan.is_news(SegmentId(0), Part::Index));
+        assert!(
+            plan.note_damage(SegmentId(0), Part::Segment) && !plan.note_damage(SegmentId(0), Part::Segment)
+        );
+        assert!(plan.note_damage(SegmentId(0), Part::Index));
         plan.next(&[], Duration::ZERO);
-        assert!(plan.is_news(SegmentId(0), Part::Segment), "another one has its place");
+        assert!(plan.note_damage(SegmentId(0), Part::Segment), "it is another segment with the same base");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Reads of stored messages by the front ends, without the owner thread.
+
 use std::sync::Arc;
 
 use redstart_engine::{FetchError, Fetched, Proof, fetch, fetch_if_cached};
@@ -7,13 +9,11 @@ use tokio::sync::Semaphore;
 use super::Counters;
 use crate::throttle::Throttle;
 
-/// Reads that may wait for the disk at a time. Enough to keep a disk busy, few enough that flushes of the log get their
-/// turn.
+/// Reads from the disk at the same time: enough to keep a disk busy, few enough that flushes are not delayed by them.
 pub(crate) const COLD_READS_MAX: usize = 8;
 
-/// Reads stored messages for answers. What is in memory is read by the calling task. What is not is read on the blocking
-/// pool, a bounded number of reads at a time: a task that waited for the disk would hold up every connection of its
-/// thread.
+/// Reads stored messages for answers. The calling task reads what is in memory. The rest is read on the blocking pool, at most
+/// [`COLD_READS_MAX`] reads at a time: a task that waited for the disk would delay all other tasks of its thread.
 #[derive(Clone)]
 pub struct Bodies {
     reader: Arc<dyn Reader>,
@@ -44,32 +44,32 @@ impl Bodies {
         self.reader.clone()
     }
 
-    /// For reads of what is in memory.
+    /// The log, for reads of what is in memory.
     pub(crate) fn reader(&self) -> &dyn Reader {
         &*self.reader
     }
 
-    /// Runs what may wait for the disk. It is carried through even if the wait for it is given up.
+    /// Runs a read that may wait for the disk. It runs to its end even if the returned future is dropped.
     pub(crate) async fn cold<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Reader) -> T + Send + 'static,
     ) -> T {
-        // Never closed.
-        let place = self.cold.clone().acquire_owned().await;
+        // The semaphore is never closed.
+        let permit = self.cold.clone().acquire_owned().await;
         let reader = self.reader.clone();
         let job = move || {
-            let _place = place;
+            let _permit = permit;
             read(&*reader)
         };
         match tokio::task::spawn_blocking(job).await {
             Ok(read) => read,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is going down, and this task with it.
+            // The tokio runtime is shutting down, which ends this task too.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Counts and logs a read that failed.
+    /// Counts and logs a failed read.
     pub(crate) fn failed(&self, error: &FetchError) {
         static FAILED: Throttle = Throttle::new();
         self.counters.read_failed();
@@ -78,8 +78,7 @@ impl Bodies {
         }
     }
 
-    /// Counts and logs that a reader which keeps its own place was not given a message, because it is lost. The engine
-    /// does so for deliveries.
+    /// Counts and logs that a pull passed over a lost message. The engine does that for deliveries.
     pub(crate) fn passed_over(&self, proof: Proof) {
         static LOST: Throttle = Throttle::new();
         self.counters.passed_over(proof.loss());

@@ -1,4 +1,4 @@
-//! The time that the broker goes by.
+//! The broker's time: where it comes from ([`Clock`]) and how a step of the shard gets it ([`Now`]).
 
 mod steady;
 
@@ -7,7 +7,7 @@ use std::{
         LazyLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::Mutex;
@@ -18,25 +18,34 @@ use steady::{Reading, SteadyTime};
 #[cfg(feature = "sim")]
 pub use steady::{Reading, SteadyTime};
 
-/// Time between two looks at the wall clock.
+/// Time between two readings of the wall clock.
 const OBSERVE_EVERY_US: i64 = 100_000;
 
-/// Where the shard gets the time from. It does not go back.
+/// The time of one step of the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Engine time: for messages, invisible times and retention.
+    pub time: Timestamp,
+    /// Time since the shard was started, by a clock that never jumps: for deadlines of waiting receives, intervals and backoffs.
+    pub uptime: Duration,
+}
+
+/// The source of engine time, which never goes back.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// Whether the time can be relied on.
-    fn standing(&self) -> ClockStanding {
-        ClockStanding::default()
+    /// How far the time can be relied on.
+    fn state(&self) -> ClockState {
+        ClockState::default()
     }
 }
 
 /// How far engine time and the machine's wall clock are apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClockStanding {
+pub struct ClockState {
     /// Milliseconds by which the wall clock is ahead of engine time; negative when it is behind.
     pub wall_ahead_ms: i64,
-    /// They are so far apart that nothing may be removed because of its age.
+    /// The two are so far apart that nothing may be removed because of its age.
     pub suspicious: bool,
 }
 
@@ -53,8 +62,8 @@ impl Clock for SystemClock {
         PROCESS.now(monotonic_us(), wall_us)
     }
 
-    fn standing(&self) -> ClockStanding {
-        PROCESS.standing()
+    fn state(&self) -> ClockState {
+        PROCESS.state()
     }
 }
 
@@ -78,13 +87,13 @@ fn monotonic_us() -> i64 {
 #[derive(Debug)]
 struct SharedTime {
     time: Mutex<SteadyTime>,
-    /// What `time` had them at after its last observation.
+    /// Copies of the values of `time` after its last observation.
     offset_us: AtomicI64,
     wall_ahead_us: AtomicI64,
     suspicious: AtomicBool,
-    /// When the wall clock is looked at next, by the monotonic clock.
+    /// When the wall clock is read next, by the monotonic clock.
     observe_at_us: AtomicI64,
-    /// The latest time that was given out: threads that read at the same time agree that it does not go back.
+    /// The latest time that any thread was given; no thread is given an earlier one.
     latest_ms: AtomicU64,
 }
 
@@ -141,8 +150,8 @@ impl SharedTime {
         }
     }
 
-    fn standing(&self) -> ClockStanding {
-        ClockStanding {
+    fn state(&self) -> ClockState {
+        ClockState {
             wall_ahead_ms: self.wall_ahead_us.load(Ordering::Relaxed) / 1_000,
             suspicious: self.suspicious.load(Ordering::Relaxed),
         }
@@ -172,12 +181,12 @@ mod tests {
                 assert!(now >= last, "{jump}: {now} after {last}");
                 let error = now.0 as i64 - (WALL + since) / 1_000;
                 assert!(error.abs() <= 3 * 50 + 1, "{jump}: {error} ms off after {since} us");
-                let standing = time.standing();
+                let state = time.state();
                 let noticed = wrong && since > 3 * SECOND + OBSERVE_EVERY_US;
-                assert!(!noticed || standing.suspicious, "{jump}: {standing:?} after {since} us");
+                assert!(!noticed || state.suspicious, "{jump}: {state:?} after {since} us");
                 last = now;
             }
-            assert!(!time.standing().suspicious, "{jump}");
+            assert!(!time.state().suspicious, "{jump}");
         }
     }
 

@@ -1,3 +1,5 @@
+//! Whether a shard can do its work, as health checks and metrics see it.
+
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, AtomicU16, Ordering},
@@ -7,13 +9,13 @@ use redstart_engine::Config as EngineConfig;
 
 use super::Failure;
 
-/// Whether a shard can do its work, for those who only look.
+/// Whether a shard can do its work. Written by the owner thread, read by any thread.
 #[derive(Debug, Default)]
 pub struct Condition {
     failed: OnceLock<String>,
-    /// How full the volume is and from when on nothing is stored, in percent; 0 while there is room.
+    /// While messages are refused because the volume is full: how full it is, and from where on they are refused, in percent. Else 0.
     disk: AtomicU16,
-    /// The room that is left is kept for acks.
+    /// There is no room for another segment: what is left of the active one is kept for acks.
     scarce: AtomicBool,
 }
 
@@ -26,7 +28,7 @@ pub struct DiskFull {
 }
 
 impl Condition {
-    /// Why the shard has ended by itself, if it has.
+    /// Why the shard stopped by itself, if it has.
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
@@ -36,7 +38,7 @@ impl Condition {
         (limit > 0).then_some(DiskFull { percent, limit })
     }
 
-    /// Whether nothing new is stored because there is no room for another segment.
+    /// Whether messages are refused because there is no room for another segment.
     pub fn is_room_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }
@@ -48,12 +50,12 @@ impl Condition {
     pub(super) fn set_disk(&self, percent: Option<u8>, config: &EngineConfig) {
         let limit = config.retention.refuse_percent;
         let full = percent.filter(|percent| *percent >= limit);
-        // A limit of 0 is as good as 1, and must not read as room.
+        // 0 means "not full", so a limit of 0 is stored as 1.
         let packed = full.map_or(0, |percent| u16::from_be_bytes([percent, limit.max(1)]));
         self.disk.store(packed, Ordering::Relaxed);
     }
 
-    /// Runs the shard, and remembers how it ended.
+    /// Runs the shard, and records a failure or panic.
     pub(super) fn watch(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let ended = self.guard(run);
         if let Err(error) = &ended {
@@ -62,9 +64,9 @@ impl Condition {
         ended
     }
 
-    /// Runs something that the shard does not survive if it panics.
+    /// Runs something after whose panic the shard cannot go on, and records a panic.
     pub(super) fn guard<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _noticed = Panicked(self);
+        let _on_panic = RecordPanic(self);
         run()
     }
 
@@ -74,10 +76,10 @@ impl Condition {
     }
 }
 
-/// Notices a panic on its way through.
-struct Panicked<'a>(&'a Condition);
+/// Records a panic when it unwinds through the scope that holds this.
+struct RecordPanic<'a>(&'a Condition);
 
-impl Drop for Panicked<'_> {
+impl Drop for RecordPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail(&Failure::Panicked);
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_and_an_error_are_remembered_and_a_good_end_is_not() {
+    fn a_panic_and_an_error_are_recorded_and_a_clean_end_is_not() {
         let condition = Condition::default();
         condition.watch(|| Ok(())).unwrap();
         assert_eq!(condition.failure(), None);

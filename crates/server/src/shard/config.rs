@@ -1,3 +1,5 @@
+//! The settings of a shard.
+
 use std::time::Duration;
 
 use super::CheckSink;
@@ -7,32 +9,33 @@ use super::CheckSink;
 pub enum Flush {
     /// When it is durable (RocketMQ: SYNC_FLUSH).
     Sync,
-    /// When it is written; made durable at this interval (RocketMQ: ASYNC_FLUSH).
+    /// When it is appended; frames are made durable at this interval (RocketMQ: ASYNC_FLUSH). A power cut loses acknowledged messages
+    /// of the last interval.
     Async { interval: Duration },
 }
 
-/// Settings of the shard runtime.
+/// Settings of a shard.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub flush: Flush,
-    /// Requests waiting for the owner; past it callers are refused at once.
+    /// Requests in the channel to the owner; past this limit callers are refused at once.
     pub requests_max: usize,
-    /// Bytes of messages accepted and not yet stored; past it senders are refused at once.
+    /// Bytes of messages accepted and not yet stored; past this limit senders are refused at once.
     pub pending_bytes_max: usize,
-    /// Requests that go into one frame, in bytes.
+    /// Bytes of records in one frame; past this limit further requests go into the next one.
     pub frame_bytes_max: usize,
-    /// Long polls held at a time.
-    pub waiting_max: usize,
-    /// Lite topics that clients have subscribed to, all together.
+    /// Waiting receives (long polls); past this limit a receive that finds nothing is refused.
+    pub waiting_receives_max: usize,
+    /// Subscriptions to lite topics, of all clients together.
     pub lite_subscriptions_max: usize,
-    /// Time and log frames after which a checkpoint is due.
+    /// A checkpoint is due after this time, or after this many frames.
     pub checkpoint_interval: Duration,
     pub checkpoint_frames: u64,
-    /// How often the disk is looked at and old segments are removed.
+    /// How often the disk is measured and old segments are removed.
     pub housekeeping_interval: Duration,
-    /// Where transactions go that must be asked about; without one they only time out.
+    /// Takes the transactions whose producers are to be asked; without it they only time out.
     pub checks: Option<CheckSink>,
-    /// A bug to plant, so that a simulation can prove that it would notice.
+    /// A bug to plant, so that a simulation can prove that it would find it.
     #[cfg(feature = "sim")]
     pub planted: Option<super::Planted>,
 }
@@ -44,7 +47,7 @@ impl Default for Config {
             requests_max: 65_536,
             pending_bytes_max: 256 << 20,
             frame_bytes_max: 4 << 20,
-            waiting_max: 100_000,
+            waiting_receives_max: 100_000,
             lite_subscriptions_max: 1_000_000,
             checkpoint_interval: Duration::from_secs(60),
             checkpoint_frames: 100_000,

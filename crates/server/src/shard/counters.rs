@@ -1,3 +1,5 @@
+//! What a shard has done since it started, for metrics. Written by its threads, read by any thread.
+
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
@@ -8,7 +10,7 @@ use redstart_engine::{Loss, Retired};
 use super::Condition;
 use crate::statistics::{Histogram, Statistics};
 
-/// Microseconds: a write to a fast disk is some tens of them, a disk in trouble takes seconds.
+/// In microseconds: a flush takes some tens of them on a fast disk, and seconds on one in trouble.
 static TIMES_US: [u64; 14] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
 static FRAME_RECORDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096];
@@ -20,7 +22,7 @@ static FRAME_BYTES: [u64; 10] =
 pub struct Counters {
     flushes: AtomicU64,
     frames: AtomicU64,
-    /// Payload of frames, by how far it has come.
+    /// Payload bytes of frames that were appended, flushed, applied.
     appended_bytes: AtomicU64,
     flushed_bytes: AtomicU64,
     applied_bytes: AtomicU64,
@@ -36,7 +38,7 @@ pub struct Counters {
     scrubbed_bytes: AtomicU64,
     scrub_segments: AtomicU64,
     scrub_indexes: AtomicU64,
-    waiting: AtomicUsize,
+    waiting_receives: AtomicUsize,
     started: Instant,
     /// Microseconds from the start to the last checkpoint that was written.
     checkpointed: AtomicU64,
@@ -48,7 +50,7 @@ pub struct Counters {
     statistics: Statistics,
 }
 
-/// Messages that went with segments removed before their time.
+/// Messages of segments that were removed before their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovedEarly {
     pub finished: u64,
@@ -75,7 +77,7 @@ impl Default for Counters {
             scrubbed_bytes: AtomicU64::new(0),
             scrub_segments: AtomicU64::new(0),
             scrub_indexes: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
+            waiting_receives: AtomicUsize::new(0),
             started: Instant::now(),
             checkpointed: AtomicU64::new(0),
             commit_us: Histogram::new(&TIMES_US),
@@ -93,27 +95,27 @@ impl Counters {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A frame was written. Says how many bytes have been appended with it.
+    /// A frame was appended. Returns the bytes appended since the start, this frame included.
     pub(super) fn appended(&self, records: usize, bytes: usize) -> u64 {
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.frame_records.observe(records as u64);
         self.frame_bytes.observe(bytes as u64);
-        // Whoever sees this sum may say that a flush which begins now covers it.
+        // Release: a flush that begins after a thread has read this sum covers that many bytes.
         self.appended_bytes.fetch_add(bytes as u64, Ordering::Release) + bytes as u64
     }
 
-    /// A flush took this long and covers what was appended up to `covered`.
+    /// A flush took this long; the first `covered` bytes are durable.
     pub(super) fn flush_took(&self, time: Duration, covered: u64) {
         self.flush_us.observe(micros(time));
         self.flushed_bytes.store(covered, Ordering::Relaxed);
     }
 
-    /// A frame became durable this long after it was written.
+    /// A frame became durable this long after it was appended.
     pub(super) fn committed(&self, after: Duration) {
         self.commit_us.observe(micros(after));
     }
 
-    /// What was appended up to `end` has taken effect.
+    /// The first `end` bytes have been applied.
     pub(super) fn applied(&self, end: u64) {
         self.applied_bytes.fetch_max(end, Ordering::Relaxed);
     }
@@ -128,8 +130,8 @@ impl Counters {
         }
     }
 
-    pub(super) fn set_waiting(&self, receives: usize) {
-        self.waiting.store(receives, Ordering::Relaxed);
+    pub(super) fn set_waiting_receives(&self, receives: usize) {
+        self.waiting_receives.store(receives, Ordering::Relaxed);
     }
 
     /// A checkpoint was written, this long after the start.
@@ -142,7 +144,7 @@ impl Counters {
         self.read_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A pull went past a message because it is proven to be lost.
+    /// A pull passed over a message that is proven to be lost.
     pub(crate) fn passed_over(&self, loss: Loss) {
         let count = match loss {
             Loss::Damaged => &self.passed_over_damaged,
@@ -151,12 +153,11 @@ impl Counters {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Deliveries went back to their queue because their answer did not reach a consumer.
+    /// Deliveries were given back because their answer did not reach a consumer.
     pub(crate) fn gave_back(&self, deliveries: usize) {
         self.given_back.fetch_add(deliveries as u64, Ordering::Relaxed);
     }
 
-    /// Messages in and out.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -165,7 +166,7 @@ impl Counters {
         &self.condition
     }
 
-    /// Times the log was made durable.
+    /// Flushes of the log.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
@@ -180,29 +181,29 @@ impl Counters {
         self.appended_bytes.load(Ordering::Acquire)
     }
 
-    /// Bytes written and not yet durable.
+    /// Bytes appended and not yet durable.
     pub fn flush_behind(&self) -> u64 {
         let flushed = self.flushed_bytes.load(Ordering::Relaxed);
         self.appended_bytes().saturating_sub(flushed)
     }
 
-    /// Bytes written that consumers cannot see yet.
+    /// Bytes appended and not yet applied: consumers cannot see these messages.
     pub fn apply_behind(&self) -> u64 {
         let applied = self.applied_bytes.load(Ordering::Relaxed);
         self.appended_bytes().saturating_sub(applied)
     }
 
-    /// Segments removed because their time was over, and before it because the disk was filling.
+    /// Segments removed after their retention time, and before it because the disk was filling up.
     pub fn segments_removed(&self) -> (u64, u64) {
         (self.removed_expired.load(Ordering::Relaxed), self.removed_forced.load(Ordering::Relaxed))
     }
 
-    /// Bytes of stored data that were checked in the background.
+    /// Bytes of stored data that the scrub has checked.
     pub fn scrubbed_bytes(&self) -> u64 {
         self.scrubbed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Segments and indexes that were found damaged by that.
+    /// Segments and indexes that the scrub has found damaged.
     pub fn scrub_damage(&self) -> (u64, u64) {
         (self.scrub_segments.load(Ordering::Relaxed), self.scrub_indexes.load(Ordering::Relaxed))
     }
@@ -224,18 +225,18 @@ impl Counters {
         self.read_errors.load(Ordering::Relaxed)
     }
 
-    /// Messages that pulls went past because they are damaged or removed. The engine counts those of deliveries.
+    /// Damaged and removed messages that pulls passed over. The engine counts those of deliveries.
     pub fn passed_over_by_pulls(&self) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (load(&self.passed_over_damaged), load(&self.passed_over_removed))
     }
 
-    /// Deliveries that went back because their answer did not reach a consumer.
+    /// Deliveries that were given back because their answer did not reach a consumer.
     pub fn deliveries_given_back(&self) -> u64 {
         self.given_back.load(Ordering::Relaxed)
     }
 
-    /// Messages of segments that were removed before their time because the disk was filling.
+    /// Messages of segments that were removed before their time because the disk was filling up.
     pub fn removed_early(&self) -> RemovedEarly {
         RemovedEarly {
             finished: self.early_finished.load(Ordering::Relaxed),
@@ -243,16 +244,16 @@ impl Counters {
         }
     }
 
-    /// Receives that are held until there is a message.
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    /// Waiting receives.
+    pub fn waiting_receives(&self) -> usize {
+        self.waiting_receives.load(Ordering::Relaxed)
     }
 
     pub fn running_for(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Time since a checkpoint was written; since the start, while none was.
+    /// Time since the last checkpoint was written, or since the start if none was.
     pub fn checkpoint_age(&self) -> Duration {
         let at = Duration::from_micros(self.checkpointed.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(at)
@@ -263,7 +264,7 @@ impl Counters {
         &self.commit_us
     }
 
-    /// Microseconds of making the log durable.
+    /// Microseconds that flushes took.
     pub fn flush_us(&self) -> &Histogram<14> {
         &self.flush_us
     }

@@ -1,33 +1,36 @@
+//! The threads that run the engine's slow jobs.
+
 use std::{io, sync::Arc, thread::JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 use redstart_engine::{Job, JobDone};
 
-/// Threads that read what requests wait for: enough to keep a disk busy, few enough that flushes of the log get their turn.
+/// Threads that read parts of the log for requests: enough to keep a disk busy, few enough that flushes are not delayed by them.
 pub(crate) const READERS: usize = 4;
 
-/// The threads that write indexes and checkpoints, make segments, and read parts of the log for requests. The engine hands out few jobs at a time, so the
-/// channels are short. A job that panics ends its thread: then `done` is disconnected, and the shard ends with a reason.
+/// The threads that write indexes and checkpoints, make segments, and read parts of the log for requests. The engine has few jobs
+/// under way at a time, which bounds the channels. A job that panics disconnects `done`, and the owner ends with
+/// [`super::Failure::BackgroundJobs`].
 #[derive(Debug)]
 pub(super) struct BackgroundJobs {
-    /// Indexes and checkpoints, which may take seconds.
-    files: Lane,
-    /// Short ones, and the next segment, which must be there before the active one is full.
-    segments: Lane,
-    /// What requests wait for.
-    reads: Lane,
+    /// Writes indexes and checkpoints, which may take seconds.
+    files: JobQueue,
+    /// Makes the next segment, which must exist before the active one is full, and syncs the manifest.
+    segments: JobQueue,
+    /// Reads parts of the log for suspended requests.
+    reads: JobQueue,
     pub done: Receiver<JobDone>,
 }
 
-/// Threads that run jobs in the order of their coming.
+/// A channel of jobs and the threads that run them in order.
 #[derive(Debug)]
-struct Lane {
+struct JobQueue {
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where a thread reports its jobs. All reports end when one thread panics.
+/// Sends the results of a thread's jobs. A panic of any thread closes the channel for all of them.
 struct Report(Reports);
 
 type Reports = Arc<Mutex<Option<Sender<JobDone>>>>;
@@ -46,10 +49,10 @@ impl Drop for Report {
     }
 }
 
-impl Lane {
-    fn start(name: &str, threads: usize, report: &Reports) -> io::Result<Lane> {
+impl JobQueue {
+    fn start(name: &str, threads: usize, report: &Reports) -> io::Result<JobQueue> {
         let (jobs, incoming) = unbounded::<Job>();
-        let mut lane = Lane { jobs: Some(jobs), threads: Vec::new() };
+        let mut queue = JobQueue { jobs: Some(jobs), threads: Vec::new() };
         for _ in 0..threads {
             let (incoming, report) = (incoming.clone(), Report(report.clone()));
             let work = move || {
@@ -59,12 +62,12 @@ impl Lane {
                     }
                 }
             };
-            lane.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(work)?);
+            queue.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(work)?);
         }
-        Ok(lane)
+        Ok(queue)
     }
 
-    fn give(&self, job: Job) {
+    fn run(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // If the thread has ended, the owner finds `done` disconnected.
             drop(jobs.send(job));
@@ -81,21 +84,22 @@ impl BackgroundJobs {
     pub fn start() -> io::Result<BackgroundJobs> {
         let (report, done) = unbounded();
         let report = Arc::new(Mutex::new(Some(report)));
-        let files = Lane::start("shard-jobs", 1, &report)?;
-        let segments = Lane::start("shard-segments", 1, &report)?;
-        let reads = Lane::start("shard-reads", READERS, &report)?;
+        let files = JobQueue::start("shard-jobs", 1, &report)?;
+        let segments = JobQueue::start("shard-segments", 1, &report)?;
+        let reads = JobQueue::start("shard-reads", READERS, &report)?;
         Ok(BackgroundJobs { files, segments, reads, done })
     }
 
-    pub fn give(&self, job: Job) {
+    /// Hands a job to the threads for its kind.
+    pub fn run(&self, job: Job) {
         match job {
-            Job::MakeSpare { .. } | Job::SyncManifest { .. } => self.segments.give(job),
-            Job::Read { .. } => self.reads.give(job),
-            _ => self.files.give(job),
+            Job::MakeSpare { .. } | Job::SyncManifest { .. } => self.segments.run(job),
+            Job::Read { .. } => self.reads.run(job),
+            _ => self.files.run(job),
         }
     }
 
-    /// Ends the threads after their last jobs; what they have done stays in the channel.
+    /// Ends the threads after their last jobs, whose results stay in `done`.
     pub fn finish(&mut self) {
         self.files.finish();
         self.segments.finish();
@@ -118,7 +122,7 @@ mod tests {
         let jobs = BackgroundJobs::start().unwrap();
         let panicking =
             Job::SaveCheckpoint { at: redstart_log::Index(1), state: Vec::new(), store: Arc::new(Panicking) };
-        jobs.give(panicking);
+        jobs.run(panicking);
         assert!(jobs.done.recv().is_err(), "the channel is disconnected");
     }
 

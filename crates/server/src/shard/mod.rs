@@ -1,43 +1,44 @@
-//! A shard at work: one log, one engine, one owner thread.
+//! A running shard: one log, one engine, one owner thread.
 //!
-//! Requests come through a bounded channel; the owner drains them, appends one frame for all, and answers when that
-//! frame is durable. These threads share the work:
+//! Requests come through a bounded channel. The owner drains it, appends one frame for all of them, and answers when that frame is
+//! durable (with `flush = "async"`: appended). These threads share the work:
 //!
 //! - the *owner* holds the engine and takes every decision;
-//! - the *flusher* makes appended frames durable, so that the owner works on while the disk does;
-//! - the *background jobs* write indexes and checkpoints, and make segments.
+//! - the *flush thread* makes appended frames durable while the owner goes on;
+//! - the *background jobs* write indexes and checkpoints, make segments, and read what is not in memory.
 //!
-//! What the owner does is a state machine, [`runtime`], that knows neither threads nor clocks; [`owner`], [`flusher`] and
+//! The owner drives a state machine, [`runtime`], that has neither threads nor clocks; [`owner`], [`flush_thread`] and
 //! [`jobs`] are the threads around it. Bodies are read by the front ends, through [`ShardHandle::bodies`].
 
+mod backoff;
 mod bodies;
-mod budget;
 mod clock;
-mod cold;
+mod cold_reads;
+mod commit;
 mod condition;
 mod config;
 mod counters;
-mod events;
-mod flusher;
+mod engine_slot;
+mod error;
+mod event_counts;
+mod flush_thread;
 mod handle;
+mod housekeeping;
 mod jobs;
-mod lite;
-mod lites;
-mod now;
+mod lite_receive;
+mod lite_subscriptions;
+mod log_lines;
 mod owner;
-mod pause;
+mod pending_bytes;
+mod pending_replies;
 mod planted;
-mod replies;
+mod receive;
+mod reply;
 mod request;
 mod runtime;
-mod serve;
-mod slot;
 #[cfg(any(test, feature = "sim"))]
-mod stepped;
-mod tally;
-mod upkeep;
-mod waiting;
-mod writing;
+mod stepped_shard;
+mod wait_list;
 
 use std::{sync::Arc, thread::JoinHandle};
 
@@ -46,29 +47,30 @@ use redstart_log::{DiskLog, Error as LogError, Log, Options as LogOptions, Recov
 
 pub use bodies::Bodies;
 pub(crate) use bodies::COLD_READS_MAX;
-pub use clock::{Clock, ClockStanding, SystemClock};
+pub use clock::{Clock, ClockState, Now, SystemClock};
 #[cfg(feature = "sim")]
 pub use clock::{Reading, SteadyTime};
 pub use condition::Condition;
 pub use config::{Config, Flush};
 pub use counters::Counters;
-pub use handle::{ChangeError, ReceiveError, Reply, SendFailure, ShardHandle, WantedKey};
+pub use error::{ChangeError, ReceiveError, SendFailure, Unavailable};
+pub use handle::{ShardHandle, WantedKey};
 pub(crate) use jobs::READERS;
-pub use lites::{LiteAction, LiteChange, LiteNotice, TooManyLites};
-pub use now::Now;
+pub use lite_subscriptions::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubscriptions};
 #[cfg(feature = "sim")]
 pub use planted::Planted;
-pub use request::{AwaitedPops, PopRequest, PullRequest, Unavailable};
+pub use reply::Reply;
+pub use request::{AwaitedPops, PopRequest, PullRequest};
 #[cfg(any(test, feature = "sim"))]
-pub use stepped::{Effects, Stepped};
+pub use stepped_shard::{Effects, SteppedShard};
 
-use budget::Budget;
-use flusher::Flushing;
+use engine_slot::EngineSlot;
+use flush_thread::FlushThread;
 use jobs::BackgroundJobs;
 use owner::Owner;
+use pending_bytes::PendingBytes;
 use request::Request;
 use runtime::Runtime;
-use slot::EngineSlot;
 
 /// A running shard. Stop it with [`Shard::stop`]; dropping it stops it too.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ pub struct Shard {
     owner: Option<JoinHandle<Result<(), Failure>>>,
 }
 
-/// What a start found on disk.
+/// A started shard, and what the start found on disk.
 #[derive(Debug)]
 pub struct Opened {
     pub shard: Shard,
@@ -96,18 +98,19 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// Why a shard stopped by itself. What was acknowledged is on disk; opening the shard again recovers it.
+/// Why a shard stopped by itself. Acknowledged messages are on disk (with `flush = "async"`: those of the last interval may not be);
+/// opening the shard again recovers them.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error("the log failed: {0}")]
     Log(#[from] LogError),
-    #[error("the log and the state have parted ways: {0}")]
+    #[error("the log and the state derived from it disagree: {0}")]
     Gap(#[from] OffsetGap),
     #[error("the owner thread panicked")]
     Panicked,
     #[error("the thread that makes frames durable has ended")]
     Flusher,
-    #[error("a thread that writes indexes and checkpoints or makes segments has ended")]
+    #[error("a background job thread has ended")]
     BackgroundJobs,
 }
 
@@ -133,22 +136,22 @@ impl Shard {
     ) -> Result<(Shard, Recovered), StartError> {
         let flusher = log.flusher();
         let (engine, recovered) = Engine::open(log, engine)?;
-        events::log_clock(engine.last_known_time(), clock.now(), &engine.config().retention);
+        log_lines::log_clock(engine.last_known_time(), clock.now(), &engine.config().retention);
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
-        let budget = Arc::new(Budget::new(config.pending_bytes_max));
+        let pending_bytes = Arc::new(PendingBytes::new(config.pending_bytes_max));
         let (counters, flush) = (Arc::new(Counters::default()), config.flush);
-        let flushing = Flushing::start(flusher, flush, counters.clone())?;
+        let flush_thread = FlushThread::start(flusher, flush, counters.clone())?;
         let jobs = BackgroundJobs::start()?;
         let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config, counters.clone())));
-        let of_handles = Arc::downgrade(&slot);
-        let of_owner = counters.clone();
+        let handle_slot = Arc::downgrade(&slot);
+        let owner_counters = counters.clone();
         let work = move || {
-            let owner = Owner::new(&slot, incoming, flushing, jobs, clock, of_owner.clone());
-            of_owner.condition().watch(|| owner.run())
+            let owner = Owner::new(&slot, incoming, flush_thread, jobs, clock, owner_counters.clone());
+            owner_counters.condition().watch(|| owner.run())
         };
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(work)?;
-        let handle = ShardHandle::new(requests, of_handles, budget, reader, counters, flush);
+        let handle = ShardHandle::new(requests, handle_slot, pending_bytes, reader, counters, flush);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 
@@ -161,7 +164,7 @@ impl Shard {
         self.owner.as_ref().is_none_or(|owner| owner.is_finished())
     }
 
-    /// Finishes what was accepted, makes it durable, writes a checkpoint, and ends.
+    /// Serves the requests that were accepted, makes them durable, writes a checkpoint, and ends.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.end()
     }
@@ -178,10 +181,10 @@ impl Shard {
 impl Drop for Shard {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::error!(%error, "shard stopped with an error");
+            tracing::error!(%error, "the shard stopped with an error");
         }
     }
 }
 
-/// Takes the transactions whose producers must be asked.
+/// Takes the transactions whose producers are to be asked.
 pub type CheckSink = tokio::sync::mpsc::Sender<TransactionCheck>;

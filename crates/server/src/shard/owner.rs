@@ -1,4 +1,4 @@
-//! The owner thread: it waits for requests, reports and finished jobs, and takes the steps of the [`Runtime`].
+//! The owner thread: waits for requests, flush reports and finished jobs, and takes the steps of the [`Runtime`].
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,22 +7,23 @@ use parking_lot::MutexGuard;
 
 use super::{
     Clock, Counters, Failure, Now,
-    flusher::{Flushing, Report},
+    engine_slot::EngineSlot,
+    flush_thread::{FlushReport, FlushThread},
     jobs::BackgroundJobs,
     request::Request,
     runtime::Runtime,
-    slot::EngineSlot,
 };
 
-/// Requests taken before looking at anything else, so that due work and commits are not starved.
+/// Requests taken in one step, so that due work and flush reports do not have to wait for more of them.
 const REQUESTS_PER_STEP: usize = 1024;
 
-/// The thread that decides. It leaves the engine in the slot only while it is blocked: asleep, or waiting for the disk.
+/// The thread that takes all decisions. Connection tasks can use the engine through the slot only while this thread is blocked:
+/// asleep, or waiting for the disk.
 pub(super) struct Owner<'a> {
     slot: &'a EngineSlot,
     runtime: MutexGuard<'a, Runtime>,
     incoming: Receiver<Request>,
-    flushing: Flushing,
+    flush_thread: FlushThread,
     jobs: BackgroundJobs,
     clock: Arc<dyn Clock>,
     started: Instant,
@@ -39,13 +40,13 @@ impl<'a> Owner<'a> {
     pub fn new(
         slot: &'a EngineSlot,
         incoming: Receiver<Request>,
-        flushing: Flushing,
+        flush_thread: FlushThread,
         jobs: BackgroundJobs,
         clock: Arc<dyn Clock>,
         counters: Arc<Counters>,
     ) -> Owner<'a> {
         let started = Instant::now();
-        Owner { slot, runtime: slot.take(), incoming, flushing, jobs, clock, started, counters }
+        Owner { slot, runtime: slot.take(), incoming, flush_thread, jobs, clock, started, counters }
     }
 
     pub fn run(mut self) -> Result<(), Failure> {
@@ -56,7 +57,7 @@ impl<'a> Owner<'a> {
                 return Err(Failure::Panicked);
             }
             let now = self.now();
-            self.runtime.set_time_suspicious(self.clock.standing().suspicious);
+            self.runtime.set_time_suspicious(self.clock.state().suspicious);
             self.take_reports(now)?;
             take_requests(&mut self.runtime, &self.incoming, now);
             self.runtime.work(now)?;
@@ -73,7 +74,7 @@ impl<'a> Owner<'a> {
     fn wait(&mut self) {
         let timeout = self.runtime.sleep(self.now());
         let mut events = Select::new();
-        events.recv(&self.flushing.reports);
+        events.recv(&self.flush_thread.reports);
         events.recv(&self.jobs.done);
         if !self.runtime.is_shared() {
             let _ = events.ready_timeout(timeout);
@@ -85,7 +86,7 @@ impl<'a> Owner<'a> {
 
     fn take_reports(&mut self, now: Now) -> Result<(), Failure> {
         loop {
-            match self.flushing.reports.try_recv() {
+            match self.flush_thread.reports.try_recv() {
                 Ok(report) => self.flushed(report, now)?,
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) if self.runtime.is_stopping() => break,
@@ -102,42 +103,42 @@ impl<'a> Owner<'a> {
         }
     }
 
-    fn flushed(&mut self, report: Report, now: Now) -> Result<(), Failure> {
-        self.flushing.reported(&report);
+    fn flushed(&mut self, report: FlushReport, now: Now) -> Result<(), Failure> {
+        self.flush_thread.reported(&report);
         self.runtime.flushed(report.committed, now)
     }
 
-    /// What was written is made durable: at once if the disk is quick, else beside the owner's work.
+    /// Hands jobs to their threads, and flushes if that was ordered: on this thread if the disk is quick, else on the flush thread.
     fn do_effects(&mut self) -> Result<(), Failure> {
         for job in self.runtime.take_jobs() {
-            self.jobs.give(job);
+            self.jobs.run(job);
         }
         if !self.runtime.take_flush_order() {
             return Ok(());
         }
-        if !self.flushing.is_short() {
-            self.flushing.order();
+        if !self.flush_thread.prefers_caller() {
+            self.flush_thread.order();
             return Ok(());
         }
-        let mut flush = || self.flushing.flush();
+        let mut flush = || self.flush_thread.flush();
         let report =
             if self.runtime.is_shared() { self.slot.lend(&mut self.runtime, flush) } else { flush() };
         self.flushed(report, self.now())
     }
 
-    /// Makes everything accepted durable, answers everyone, writes a checkpoint.
+    /// Serves the requests that were accepted, makes their records durable, answers them, and writes a checkpoint.
     fn finish(mut self) -> Result<(), Failure> {
         let now = self.now();
         while let Ok(request) = self.incoming.try_recv() {
             self.runtime.take(request, now);
         }
         self.runtime.write_all(now)?;
-        self.flushing.order();
-        self.flushing.finish();
+        self.flush_thread.order();
+        self.flush_thread.finish();
         self.take_reports(self.now())?;
         self.runtime.end();
         for job in self.runtime.take_jobs() {
-            self.jobs.give(job);
+            self.jobs.run(job);
         }
         self.jobs.finish();
         self.take_reports(self.now())
@@ -153,7 +154,7 @@ pub(super) fn take_requests(runtime: &mut Runtime, incoming: &Receiver<Request>,
         match incoming.try_recv() {
             Ok(request) => runtime.take(request, now),
             Err(TryRecvError::Empty) => return,
-            // Every handle is gone.
+            // Every handle was dropped.
             Err(TryRecvError::Disconnected) => return runtime.stop(),
         }
     }

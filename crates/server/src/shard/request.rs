@@ -1,3 +1,5 @@
+//! What callers ask of the shard, as it travels through the channel to the owner thread.
+
 use std::time::Duration;
 
 use redstart_engine::{
@@ -7,22 +9,13 @@ use redstart_engine::{
 use tokio::sync::oneshot;
 
 use super::{
-    budget::Permit,
-    cold::Question,
-    handle::{ReceiveError, SendFailure},
-    lites::{LiteChange, LiteNotice, TooManyLites},
+    cold_reads::Query,
+    error::{ReceiveError, SendFailure},
+    lite_subscriptions::{LiteChange, LiteNotice, TooManyLiteSubscriptions},
+    pending_bytes::Permit,
 };
 
-/// The shard could not take a request. Whether to try again is the caller's business; nothing has happened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    #[error("too many requests: {what} is at {used}, the limit is {limit}")]
-    Overloaded { what: &'static str, used: usize, limit: usize },
-    #[error("the shard has stopped; whether the request took effect is not known")]
-    Stopped,
-}
-
-/// A [`Pop`] that owns its parts, and how long it may wait for a message.
+/// A [`Pop`] that owns its parts, with the time that it may wait for a message.
 #[derive(Debug, Clone)]
 pub struct PopRequest {
     pub group: GroupName,
@@ -35,12 +28,12 @@ pub struct PopRequest {
     pub client: String,
     pub start: Start,
     pub one_per_group: bool,
-    /// A group with this attribute is for other consumers.
-    pub not_with: Option<&'static str>,
-    /// In order, also for a group whose setting does not ask for it.
+    /// The pop is refused if its group has this attribute, which marks groups of other kinds of consumers.
+    pub refused_attribute: Option<&'static str>,
+    /// Deliver in order even if the group is not set to.
     pub in_order: bool,
-    /// Also what waits for the group in its retry topic.
-    pub retries: bool,
+    /// Deliver from the group's retry topic too.
+    pub with_retry_topic: bool,
     pub wait: Duration,
 }
 
@@ -62,14 +55,14 @@ impl PopRequest {
     }
 
     pub(super) fn run(&self, engine: &mut Engine, now: Timestamp) -> Result<Popped, PopError> {
-        match self.retries && !self.in_order {
+        match self.with_retry_topic && !self.in_order {
             true => engine.pop_with_retries(&self.pop(), now),
             false => engine.pop(&self.pop(), now),
         }
     }
 }
 
-/// Pops of a group that wait for messages of one queue, or of any.
+/// Selects the waiting pops of a group for one queue, or for any (`None`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedPops {
     pub group: GroupName,
@@ -77,7 +70,7 @@ pub struct AwaitedPops {
     pub queue: Option<QueueId>,
 }
 
-/// A [`Pull`] that owns its parts, and how long it may wait for a message.
+/// A [`Pull`] that owns its parts, with the time that it may wait for a message.
 #[derive(Debug, Clone)]
 pub struct PullRequest {
     pub topic: TopicName,
@@ -106,17 +99,17 @@ pub(super) type SendReply = oneshot::Sender<Result<Vec<SendReceipt>, SendFailure
 pub(super) type PopReply = oneshot::Sender<Result<Popped, ReceiveError>>;
 pub(super) type PullReply = oneshot::Sender<Result<Pulled, ReceiveError>>;
 
-/// What runs on the owner thread when neither a send nor a receive is asked for.
+/// A closure that runs on the owner thread, for requests that are neither sends nor receives.
 pub(super) type Call = Box<dyn FnOnce(&mut Engine, Timestamp) -> Called + Send>;
 
-/// What is left to do after a call.
+/// Whether a call has been answered.
 pub(super) enum Called {
     Answered,
-    /// The caller waits until this ticket has its outcome.
-    Durable(Ticket, Box<dyn FnOnce(Outcome) + Send>),
+    /// The caller is answered when this ticket has its outcome.
+    Pending(Ticket, Box<dyn FnOnce(Outcome) + Send>),
 }
 
-/// A request on its way to the owner.
+/// A request to the owner thread.
 pub(super) enum Request {
     Send {
         topic: TopicName,
@@ -129,7 +122,7 @@ pub(super) enum Request {
         request: Box<PopRequest>,
         reply: PopReply,
     },
-    /// Of a lite consumer: over all lite topics of the topic that its client has subscribed to.
+    /// The pop of a lite consumer, over all lite topics that its client has subscribed to.
     PopLite {
         request: Box<PopRequest>,
         reply: PopReply,
@@ -140,10 +133,10 @@ pub(super) enum Request {
     },
     ChangeLites {
         change: Box<LiteChange>,
-        reply: oneshot::Sender<Result<Vec<LiteNotice>, TooManyLites>>,
+        reply: oneshot::Sender<Result<Vec<LiteNotice>, TooManyLiteSubscriptions>>,
     },
     LiteUpkeep {
-        gone: Vec<String>,
+        disconnected: Vec<String>,
         reply: oneshot::Sender<Vec<LiteNotice>>,
     },
     CountPops {
@@ -151,11 +144,11 @@ pub(super) enum Request {
         reply: oneshot::Sender<usize>,
     },
     Call(Call),
-    /// Something that is asked and changes nothing.
-    Question(Box<dyn Question>),
-    /// A connection task recorded something through the engine slot.
-    Look,
-    /// Answers every held receive with nothing.
+    /// A read-only request, which is suspended while it needs parts of the log that are not in memory.
+    Query(Box<dyn Query>),
+    /// A connection task recorded facts through the engine slot: the owner has to schedule their append.
+    WakeUp,
+    /// Answers every waiting receive without messages.
     EndPolls,
     Stop,
 }

@@ -1,12 +1,15 @@
+//! Histograms with fixed buckets, as Prometheus has them.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts values in fixed buckets. Values are whole numbers in a unit of the caller's; to count one is a few comparisons
-/// and two additions.
+/// Counts values in fixed buckets. Values are whole numbers in the caller's unit. Counting one takes a few comparisons and two
+/// atomic additions.
 #[derive(Debug)]
 pub struct Histogram<const N: usize> {
     /// Upper bounds, included, ascending.
     bounds: &'static [u64; N],
     buckets: [AtomicU64; N],
+    /// Values above the last bound.
     beyond: AtomicU64,
     sum: AtomicU64,
 }
@@ -14,7 +17,7 @@ pub struct Histogram<const N: usize> {
 /// A histogram as it was at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
-    /// Upper bounds, and how many values are not above each.
+    /// Each upper bound with the number of values up to it.
     pub buckets: Vec<(u64, u64)>,
     pub count: u64,
     pub sum: u64,

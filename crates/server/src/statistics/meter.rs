@@ -1,3 +1,5 @@
+//! Messages and bytes over the last ten seconds to the last day, from samples of two counters.
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -9,10 +11,10 @@ use std::{
 
 use redstart_engine::Timestamp;
 
-/// A meter that was never sampled began to count about so long ago.
-const BEGUN: Duration = Duration::from_secs(10);
+/// The age that is assumed for a meter without samples; a meter gets its first sample within this time.
+const AGE_BEFORE_FIRST_SAMPLE: Duration = Duration::from_secs(10);
 
-/// The time that a rate is taken over.
+/// The time over which a rate is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
     TenSeconds,
@@ -35,7 +37,7 @@ impl Span {
         })
     }
 
-    /// Time between samples: a span is known to about a sixth, a day to the hour.
+    /// Time between samples. The start of a span is exact to about a sixth of it, of a day to the hour.
     fn step(self) -> Duration {
         match self {
             Span::TenSeconds => Duration::from_secs(5),
@@ -45,7 +47,7 @@ impl Span {
     }
 }
 
-/// Counted over a span. The span is as long as samples reach back, at most as asked for.
+/// What was counted over a span, or since the oldest sample if that is more recent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sum {
     pub messages: u64,
@@ -76,7 +78,7 @@ struct Sample {
 pub struct Meter {
     messages: AtomicU64,
     bytes: AtomicU64,
-    /// By span.
+    /// Oldest first, one list for each span.
     samples: Mutex<[VecDeque<Sample>; Span::ALL.len()]>,
 }
 
@@ -99,13 +101,13 @@ impl Meter {
         let sample = Sample { at: now, messages: self.count(), bytes: self.bytes() };
         for (span, samples) in Span::ALL.iter().zip(self.samples().iter_mut()) {
             let Some(last) = samples.back() else {
-                samples.push_back(Sample { at: now.before(BEGUN), messages: 0, bytes: 0 });
+                samples.push_back(Sample { at: now.before(AGE_BEFORE_FIRST_SAMPLE), messages: 0, bytes: 0 });
                 continue;
             };
             if now.since(last.at) >= span.step() {
                 samples.push_back(sample);
             }
-            // The oldest reaches back as far as asked for, or a step further.
+            // The oldest sample that is kept is at the start of the span, or up to one step before it.
             let start = now.before(span.length());
             while samples.get(1).is_some_and(|second| second.at <= start) {
                 samples.pop_front();
@@ -117,7 +119,7 @@ impl Meter {
         let samples = self.samples();
         let [messages, bytes] = [self.count(), self.bytes()];
         let Some(oldest) = samples[span as usize].front() else {
-            return Sum { messages, bytes, seconds: BEGUN.as_secs_f64() };
+            return Sum { messages, bytes, seconds: AGE_BEFORE_FIRST_SAMPLE.as_secs_f64() };
         };
         Sum {
             messages: messages - oldest.messages,
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_taken_over_its_span_and_old_samples_go() {
+    fn a_rate_is_taken_over_its_span_and_old_samples_are_dropped() {
         let meter = Meter::default();
         let at = |seconds: u64| Timestamp(1_000_000_000 + seconds * 1000);
         meter.sample(at(0));

@@ -1,10 +1,10 @@
-//! How much goes in and out: by topic, by group and topic, and in all; and how long calls took. Counting is a look-up and
-//! a few atomic additions; rates come from samples that somebody else takes every few seconds.
+//! Counts messages in and out (by topic, by topic and group, in total) and the time that calls take. Counting is a look-up and
+//! a few atomic additions. Rates come from samples, which the Remoting front end takes every few seconds.
 
-mod crowd;
-mod days;
+mod client_counts;
+mod day_starts;
 mod histogram;
-mod live;
+mod live_count;
 mod meter;
 mod rpc;
 mod table;
@@ -14,10 +14,10 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use redstart_engine::{GroupName, Timestamp, TopicName};
 
-pub use crowd::{Alike, Crowd, OTHERS};
-pub use days::{Days, Mornings};
+pub use client_counts::{ClientCounts, ClientLabels, OTHERS};
+pub use day_starts::{DayStartCounts, DayStarts};
 pub use histogram::{Distribution, Histogram};
-pub use live::{Here, Live};
+pub use live_count::{LiveCount, LiveGuard};
 pub use meter::{Meter, Span, Sum};
 pub use rpc::{Call, Rpcs};
 pub use traffic::{DeferredTraffic, GroupTraffic, IncomingTraffic, Stored, TopicTraffic};
@@ -25,29 +25,28 @@ pub use traffic::{DeferredTraffic, GroupTraffic, IncomingTraffic, Stored, TopicT
 use table::Table;
 use traffic::{OfGroup, OfTopic};
 
-/// Topics, and pairs of a topic and a group, that are shown one by one.
+/// Topics, and pairs of a topic and a group, that a metric lists one by one.
 pub const SHOWN_MAX: usize = table::SHOWN_MAX;
 
-/// What is counted under each name that is shown, and under the others together.
+/// The counts of each name that is listed, and the sum of the others.
 pub type Shown<K, R> = (Vec<(K, R)>, R);
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    /// Stored.
+    /// Messages stored.
     pub put: Meter,
-    /// Handed out.
+    /// Messages delivered or pulled.
     pub got: Meter,
     /// Receives that found nothing.
-    pub missed: Meter,
-    pub days: Days,
+    pub empty_receives: Meter,
+    pub day_starts: DayStarts,
     pub rpcs: Rpcs,
     topics: Table<TopicName, OfTopic>,
     groups: Table<(TopicName, GroupName), OfGroup>,
 }
 
 impl Statistics {
-    /// Messages were stored.
     pub fn put(&self, topic: &TopicName, stored: Stored) {
         self.put.add(stored.messages, stored.body_bytes);
         self.topics.count(topic, |topic| topic.put(stored));
@@ -58,7 +57,7 @@ impl Statistics {
         self.groups.count(&(topic.clone(), group.clone()), |group| group.got.add(messages, bytes));
     }
 
-    /// A message is held for this time.
+    /// A message was stored that becomes visible after `delay`.
     pub fn delayed(&self, topic: &TopicName, delay: Duration) {
         self.topics.count(topic, |topic| topic.deferred().delays.observe(delay.as_secs()));
     }
@@ -80,25 +79,25 @@ impl Statistics {
         });
     }
 
-    /// A message went to the group's dead letters.
-    pub fn buried(&self, topic: &TopicName, group: &GroupName) {
+    /// A message was moved to the group's dead-letter topic.
+    pub fn dead_lettered(&self, topic: &TopicName, group: &GroupName) {
         let names = (topic.clone(), group.clone());
         self.groups.count(&names, |group| {
-            group.buried.fetch_add(1, Ordering::Relaxed);
+            group.dead_lettered.fetch_add(1, Ordering::Relaxed);
         });
     }
 
-    /// Remembers where the counts stand; rates are taken over the time between.
+    /// Records the current counts; rates are taken over the time between two samples.
     pub fn sample(&self, now: Timestamp) {
-        for meter in [&self.put, &self.got, &self.missed] {
+        for meter in [&self.put, &self.got, &self.empty_receives] {
             meter.sample(now);
         }
         self.topics.sample(now);
         self.groups.sample(now);
-        self.days.sample(now, self.put.count(), self.got.count());
+        self.day_starts.sample(now, self.put.count(), self.got.count());
     }
 
-    /// What was stored in a topic; `None` when nothing was, for a day.
+    /// What was stored in a topic; `None` when nothing was stored for a day.
     pub fn of_topic(&self, topic: &TopicName, span: Span, now: Timestamp) -> Option<Sum> {
         use table::Counted as _;
         self.topics.get(topic, |topic| topic.meter().over(span, now))
@@ -108,12 +107,12 @@ impl Statistics {
         self.groups.get(&(topic.clone(), group.clone()), |group| group.got.over(span, now))
     }
 
-    /// What has come to each topic, and to those together for which there is no place.
+    /// What was stored in each topic that is listed, and in all others together.
     pub fn topics(&self) -> Shown<TopicName, TopicTraffic> {
         self.topics.read(OfTopic::traffic)
     }
 
-    /// The same for groups in topics.
+    /// What each group was given of each topic that is listed, and the sum of the others.
     pub fn groups(&self) -> Shown<(TopicName, GroupName), GroupTraffic> {
         self.groups.read(OfGroup::traffic)
     }

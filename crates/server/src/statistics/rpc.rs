@@ -1,3 +1,5 @@
+//! How long calls take, by request and outcome, without a lock.
+
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -7,12 +9,13 @@ use super::{Distribution, Histogram};
 
 /// RocketMQ's bounds, in milliseconds.
 static BOUNDS_MS: [u64; 9] = [1, 3, 5, 7, 10, 100, 1000, 2000, 3000];
-/// Kinds of calls told apart; past it they count as one.
+/// Kinds of calls that are counted one by one; further kinds count together as [`Call::Other`].
 const KINDS_MAX: usize = 512;
+/// Slots that are looked at for a kind before it counts as [`Call::Other`].
 const PROBES_MAX: usize = 16;
-/// Of a slot that nobody has taken. No kind has this number.
+/// The number in a free slot. No kind of call has it.
 const FREE: u64 = u64::MAX;
-/// Of the last slot, for what found none.
+/// The number in the last slot, which counts [`Call::Other`].
 const OTHERS: u64 = u64::MAX - 1;
 
 /// What a call was and how it ended.
@@ -28,12 +31,12 @@ pub enum Call {
         method: u8,
         status: u8,
     },
-    /// Of a kind for which there was no place.
+    /// A kind for which no slot was free.
     Other,
 }
 
-/// How long calls took, by their kind. Counting takes no lock: a kind's slot is found by its number and, the first time,
-/// taken with one exchange.
+/// How long calls took, by their kind. Counting takes no lock: a slot is found by the number of the kind and, the first time,
+/// taken with one compare-and-exchange.
 #[derive(Debug)]
 pub struct Rpcs {
     slots: Box<[Slot]>,
@@ -77,7 +80,7 @@ impl Rpcs {
         &self.slots[KINDS_MAX]
     }
 
-    /// All kinds that have been seen.
+    /// All kinds that were counted.
     pub fn all(&self) -> impl Iterator<Item = (Call, Distribution)> {
         self.slots.iter().filter_map(|slot| {
             let kind = slot.kind.load(Ordering::Relaxed);
@@ -89,14 +92,14 @@ impl Rpcs {
 
 impl Call {
     /// Request and response codes of Remoting have 32 bits each; the one-way mark takes the sign of the response, which
-    /// the broker itself chooses and which is never negative. gRPC is told by a request code that cannot be.
+    /// the broker itself chooses and which is never negative. gRPC calls have a request code that no Remoting call gets.
     fn number(self) -> u64 {
         const GRPC: u32 = i32::MIN as u32;
         let pack = |high: u32, low: u32| (u64::from(high) << 32) | u64::from(low);
         match self {
             Call::Remoting { request, response, one_way } => {
                 let low = (response as u32 & 0x7fff_ffff) | (u32::from(one_way) << 31);
-                // The two numbers that are taken, and the mark of gRPC, are no codes of anybody's.
+                // `FREE`, `OTHERS` and the mark of gRPC use these two; no client sends them as request codes.
                 let high = if request == i32::MIN || request == -1 { i32::MAX } else { request };
                 pack(high as u32, low)
             }

@@ -1,3 +1,5 @@
+//! Counts by name, with bounds on the names that are counted and on those that are listed.
+
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -11,15 +13,15 @@ use redstart_engine::Timestamp;
 
 use super::{Meter, Shown, Span};
 
-/// Names counted one by one; those past it count only in the totals.
+/// Names that are counted one by one; further names count only in `others`.
 const NAMES_MAX: usize = 100_000;
-/// Names that are shown one by one to those who read all of them. The others count together as well, so that neither
-/// number ever goes back.
+/// Names that [`Table::read`] lists one by one. A name that is not listed counts in `others` too, so that neither number ever
+/// decreases.
 pub(super) const SHOWN_MAX: usize = 10_000;
 
 /// What is counted under a name.
 pub(super) trait Counted: Default {
-    /// Tells whether the name is still in use.
+    /// The meter that shows whether the name is still in use.
     fn meter(&self) -> &Meter;
 }
 
@@ -44,7 +46,7 @@ impl<K, V: Default> Default for Table<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Counted> Table<K, V> {
-    /// Reads what is counted under a name, if anything is.
+    /// Reads the counts of a name, if there are any.
     pub fn get<R>(&self, name: &K, read: impl FnOnce(&V) -> R) -> Option<R> {
         let entry = self.entries().get(name).cloned();
         entry.map(|entry| read(&entry.counts))
@@ -64,7 +66,7 @@ impl<K: Hash + Eq + Clone, V: Counted> Table<K, V> {
         self.count_in(entry, count);
     }
 
-    /// Under the lock: no two see the same place free.
+    /// Called under the write lock, so that the number of listed names stays within its bound.
     fn entry(&self) -> Entry<V> {
         let shown = self.shown.load(Ordering::Relaxed) < SHOWN_MAX;
         self.shown.fetch_add(usize::from(shown), Ordering::Relaxed);
@@ -78,7 +80,7 @@ impl<K: Hash + Eq + Clone, V: Counted> Table<K, V> {
         }
     }
 
-    /// Reads what is counted under every name that is shown, and under all others together.
+    /// Reads the counts of every name that is listed, and the sum of the others.
     pub fn read<R>(&self, read: impl Fn(&V) -> R) -> Shown<K, R> {
         let shown: Vec<(K, Arc<Entry<V>>)> =
             self.all().into_iter().filter(|(_, entry)| entry.shown).collect();
@@ -86,7 +88,7 @@ impl<K: Hash + Eq + Clone, V: Counted> Table<K, V> {
         (shown, read(&self.others))
     }
 
-    /// Samples all, and forgets those for which nothing came in a day.
+    /// Samples all meters, and removes the names for which nothing was counted in a day.
     pub fn sample(&self, now: Timestamp) {
         let mut silent = Vec::new();
         for (name, entry) in self.all() {
@@ -150,7 +152,7 @@ mod tests {
         }
         assert!(table.get(&"a", |_| ()).is_none());
         assert_eq!(table.get(&"b", |count| count.0.count()), Some(1));
-        assert_eq!(table.shown.load(Ordering::Relaxed), 1, "its place is free again");
+        assert_eq!(table.shown.load(Ordering::Relaxed), 1, "another name can be listed instead");
     }
 
     #[test]
@@ -163,6 +165,10 @@ mod tests {
         let (shown, others) = table.read(|count| count.0.count());
         assert_eq!((shown.len(), others), (SHOWN_MAX, 15));
         assert!(shown.iter().all(|(name, count)| *name < SHOWN_MAX && *count == 1));
-        assert_eq!(table.get(&SHOWN_MAX, |count| count.0.count()), Some(11), "those who ask for it see it");
+        assert_eq!(
+            table.get(&SHOWN_MAX, |count| count.0.count()),
+            Some(11),
+            "asked for by name, it has its own count"
+        );
     }
 }

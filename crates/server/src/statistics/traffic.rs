@@ -1,3 +1,5 @@
+//! What is counted of a topic, and of a group in a topic.
+
 use std::sync::{
     OnceLock,
     atomic::{AtomicU64, Ordering},
@@ -18,11 +20,11 @@ pub struct Stored {
     pub kind: MessageType,
     pub messages: usize,
     pub body_bytes: usize,
-    /// What they take in the log.
+    /// Bytes that they take in the log.
     pub log_bytes: usize,
 }
 
-/// Messages of one type that came to a topic.
+/// Messages of one type that were stored in a topic.
 #[derive(Debug)]
 struct Incoming {
     bytes: AtomicU64,
@@ -38,7 +40,8 @@ pub(super) struct Deferred {
     pub finished: Histogram<6>,
 }
 
-/// What is counted of a topic. Most topics take one type of messages, and defer none: the rest is made when it is needed.
+/// What is counted of a topic. Most topics take one type of messages and none of them delayed, so the other counters are made
+/// on first use.
 #[derive(Debug, Default)]
 pub(super) struct OfTopic {
     put: Meter,
@@ -50,7 +53,7 @@ pub(super) struct OfTopic {
 #[derive(Debug, Default)]
 pub(super) struct OfGroup {
     pub got: Meter,
-    pub buried: AtomicU64,
+    pub dead_lettered: AtomicU64,
 }
 
 impl OfTopic {
@@ -94,8 +97,8 @@ impl OfTopic {
 
 impl OfGroup {
     pub fn traffic(&self) -> GroupTraffic {
-        let buried = self.buried.load(Ordering::Relaxed);
-        GroupTraffic { messages: self.got.count(), bytes: self.got.bytes(), buried }
+        let dead_lettered = self.dead_lettered.load(Ordering::Relaxed);
+        GroupTraffic { messages: self.got.count(), bytes: self.got.bytes(), dead_lettered }
     }
 }
 
@@ -111,14 +114,14 @@ impl Counted for OfGroup {
     }
 }
 
-/// What has come to a topic since it was first counted.
+/// What was stored in a topic since it was first counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicTraffic {
     pub incoming: Vec<IncomingTraffic>,
     pub deferred: Option<DeferredTraffic>,
 }
 
-/// Messages of one type; their number is that of their sizes.
+/// Messages of one type; their number is `sizes.count`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncomingTraffic {
     pub kind: MessageType,
@@ -132,14 +135,14 @@ pub struct DeferredTraffic {
     pub due: u64,
     pub delays: Distribution,
     pub rolled_back: u64,
-    /// Of transactions that were committed.
+    /// How long committed transactions were open.
     pub finished: Distribution,
 }
 
-/// What a group was given out of a topic, and what went to its dead letters.
+/// Messages of a topic that a group was given, and those that were moved to its dead-letter topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupTraffic {
     pub messages: u64,
     pub bytes: u64,
-    pub buried: u64,
+    pub dead_lettered: u64,
 }

@@ -35,7 +35,7 @@ fn receive(batch: i32, auto_renew: bool) -> ReceiveMessageRequest {
 /// A client whose flow-control window is small, so that its answers get stuck.
 async fn narrow(broker: &Broker) -> Raw {
     const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
-    let mut raw = Raw::connect(broker.grpc).await;
+    let mut raw = Raw::connect(broker.front_ends.grpc).await;
     let settings = [&INITIAL_WINDOW_SIZE[..], &WINDOW.to_be_bytes()].concat();
     raw.write(&[PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()).await.unwrap();
     raw
@@ -63,7 +63,7 @@ async fn stuck(raw: &mut Raw, stream: u32) {
 
 /// Another consumer gets so many messages, all with their first attempt.
 async fn others_get(broker: &Broker, count: usize) {
-    let mut client = support::connect(broker.grpc, "other", "JAVA").await;
+    let mut client = support::connect(broker.front_ends.grpc, "other", "JAVA").await;
     let mut ids = BTreeSet::new();
     let deadline = tokio::time::Instant::now() + SOON;
     while ids.len() < count {
@@ -148,11 +148,11 @@ async fn what_reached_its_consumer_stays_there_when_the_connection_ends() {
     let broker = Broker::start().await;
     broker.store(3, BODY).await;
     broker.join().await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
     let (_, got) = support::receive(&mut client, receive(32, false)).await;
     assert_eq!(got.len(), 3);
     drop(client);
-    let mut other = support::connect(broker.grpc, "other", "JAVA").await;
+    let mut other = support::connect(broker.front_ends.grpc, "other", "JAVA").await;
     let mut request = receive(32, false);
     request.long_polling_timeout = Some(prost_types::Duration { seconds: 2, nanos: 0 });
     let (_, got) = support::receive(&mut other, request).await;
@@ -168,12 +168,12 @@ async fn a_pop_whose_answer_is_not_written_gives_its_messages_back() {
     // An answer has up to 8 MiB. The client reads none of it, and the two sockets buffer about 4 MiB.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
-    let mut client = Client::over(socket.connect(broker.remoting).await.unwrap());
+    let mut client = Client::over(socket.connect(broker.front_ends.remoting).await.unwrap());
     client.send(pop(32, 1000)).await;
     client.stream.readable().await.unwrap();
     assert!(broker.in_flight().await > 0, "the messages of the answer");
     drop(client);
-    let mut other = Client::connect(broker.remoting).await;
+    let mut other = Client::connect(broker.front_ends.remoting).await;
     let mut offsets = BTreeSet::new();
     until("all come again", async || {
         let answer = other.call_with(pop(32, 1000)).await;

@@ -19,7 +19,7 @@ const FRAME_MAX: usize = 16 << 20;
 async fn large_messages_come_with_several_pops_and_their_first_attempts() {
     let broker = Broker::start().await;
     broker.store(COUNT, BODY).await;
-    let mut client = Client::connect(broker.remoting).await;
+    let mut client = Client::connect(broker.front_ends.remoting).await;
     let mut offsets = BTreeSet::new();
     until("all messages came", async || {
         let answer = client.call_with(pop(32, 5000)).await;
@@ -39,7 +39,7 @@ async fn large_messages_come_with_several_grpc_receives_and_their_first_attempts
     let broker = Broker::start().await;
     broker.store(COUNT, BODY).await;
     broker.join().await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
     let mut ids = BTreeSet::new();
     until("all messages came", async || {
         let (_, got) = support::receive(&mut client, receive_request(GROUP, TOPIC)).await;
@@ -56,7 +56,7 @@ async fn large_messages_come_with_several_grpc_receives_and_their_first_attempts
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_finds_much_brings_as_much_as_fits() {
     let broker = Broker::start().await;
-    let mut client = Client::connect(broker.remoting).await;
+    let mut client = Client::connect(broker.front_ends.remoting).await;
     let body = "x".repeat(BODY);
     let properties = redstart_wire::remoting::encode_properties([("KEYS", "k")]);
     for _ in 0..COUNT {

@@ -1,24 +1,17 @@
 //! One shard on a disk that can fail, with both front ends.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use redstart_engine::{
-    Config as EngineConfig, Engine, GroupName, Message, SendOptions, Start, TopicConfig, TopicName,
-};
+use redstart_engine::{Engine, GroupName, Message, SendOptions, Start, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
-use redstart_server::{
-    grpc::Grpc,
-    remoting::{Config, Remoting},
-    shard::{self, Shard},
-};
+use redstart_server::shard::{self, Shard};
 use redstart_wire::remoting::{Command, code};
 use tempfile::TempDir;
-use tokio::sync::{mpsc, watch};
 
 use crate::{
     flaky::{Faults, FlakyStorage},
-    remoting_support::{BROKER, request},
-    support,
+    remoting_support::{self, request},
+    support::{self, front_ends::FrontEnds},
 };
 
 pub const TOPIC: &str = "t";
@@ -29,11 +22,9 @@ pub const INVISIBLE_SECONDS: i64 = 600;
 pub const SOON: Duration = Duration::from_secs(20);
 
 pub struct Broker {
-    pub grpc: SocketAddr,
-    pub remoting: SocketAddr,
+    pub front_ends: FrontEnds,
     pub shard: Shard,
     pub faults: Faults,
-    _stop: watch::Sender<bool>,
     _dir: TempDir,
 }
 
@@ -45,30 +36,9 @@ impl Broker {
         let storage = Arc::new(FlakyStorage { inner, faults: faults.clone() });
         let options = Options::with_segment_bytes(64 << 20);
         let shard = Shard::open(storage, options, support::engine(), shard::Config::default()).unwrap().shard;
-        let (_, checks) = mpsc::channel(1);
-        let grpc = Grpc::bind(support::config(), shard.handle(), checks, dir.path()).await.unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let config = Config {
-            cluster: "DefaultCluster".to_owned(),
-            broker: BROKER.to_owned(),
-            namesrv: any,
-            listen: any,
-            advertise: None,
-            certificate: None,
-            auto_create_groups: true,
-            auto_create_topics: false,
-            foreign_brokers: false,
-            check_types: false,
-            delay_levels: EngineConfig::default().delay_levels,
-            resources: redstart_server::Resources::default(),
-        };
-        let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
-        let (grpc_at, remoting_at) = (grpc.address().unwrap(), remoting.addresses().unwrap().1);
-        let (stop, stopped) = watch::channel(false);
-        let mut stopping = stopped.clone();
-        tokio::spawn(grpc.serve(async move { drop(stopping.wait_for(|stopped| *stopped).await) }));
-        tokio::spawn(remoting.serve(stopped));
-        let broker = Broker { grpc: grpc_at, remoting: remoting_at, shard, faults, _stop: stop, _dir: dir };
+        let front_ends =
+            FrontEnds::start(shard.handle(), dir.path(), support::config(), remoting_support::config()).await;
+        let broker = Broker { front_ends, shard, faults, _dir: dir };
         let config = TopicConfig { read_queues: 1, write_queues: 1, ..TopicConfig::default() };
         let put = |engine: &mut Engine, _| engine.put_topic(&TopicName::new(TOPIC).unwrap(), config);
         broker.shard.handle().change(put).unwrap().await.unwrap().unwrap();

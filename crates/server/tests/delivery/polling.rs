@@ -1,4 +1,4 @@
-//! How long an empty receive is held.
+//! How long a receive that finds nothing waits.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 async fn an_empty_receive_with_no_time_to_wait_is_answered_at_once() {
     let broker = Broker::start().await;
     broker.join().await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
     let mut request = receive_request(GROUP, TOPIC);
     request.long_polling_timeout = Some(prost_types::Duration { seconds: 0, nanos: 0 });
     let mut request = Request::new(request);
@@ -27,14 +27,14 @@ async fn an_empty_receive_with_no_time_to_wait_is_answered_at_once() {
         panic!("the status comes first")
     };
     assert_eq!(status.code, i32::from(Code::MessageNotFound));
-    assert!(began.elapsed() < Duration::from_secs(15), "it was held: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "it waited: {:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_receive_that_names_no_time_leaves_the_client_half_of_its_request_timeout() {
     let broker = Broker::start().await;
     broker.join().await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
     let mut request = receive_request(GROUP, TOPIC);
     request.long_polling_timeout = None;
     let mut request = Request::new(request);
@@ -43,7 +43,7 @@ async fn an_empty_receive_that_names_no_time_leaves_the_client_half_of_its_reque
     let began = Instant::now();
     let mut stream = client.receive_message(request).await.unwrap().into_inner();
     stream.message().await.unwrap().unwrap();
-    let held = began.elapsed();
-    assert!(held > Duration::from_millis(1400), "it was not held: {held:?}");
-    assert!(held < Duration::from_millis(2450), "it was held until shortly before the deadline: {held:?}");
+    let waited = began.elapsed();
+    assert!(waited > Duration::from_millis(1400), "it did not wait: {waited:?}");
+    assert!(waited < Duration::from_millis(2450), "it waited until shortly before the deadline: {waited:?}");
 }

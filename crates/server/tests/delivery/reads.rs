@@ -21,19 +21,20 @@ const MESSAGES: usize = 200;
 /// How long every fifth read fails.
 const TROUBLE: Duration = Duration::from_secs(2);
 
-/// Ends the trouble after a while, in which some reads must have failed.
-struct Trouble<'a> {
+/// Faults of the disk that end after a while, in which some reads must have failed.
+struct ReadFaults<'a> {
     broker: &'a Broker,
     began: Instant,
 }
 
-impl<'a> Trouble<'a> {
-    fn begin(broker: &'a Broker, every: u64) -> Trouble<'a> {
+impl<'a> ReadFaults<'a> {
+    fn begin(broker: &'a Broker, every: u64) -> ReadFaults<'a> {
         broker.faults.fail_every(every);
-        Trouble { broker, began: Instant::now() }
+        ReadFaults { broker, began: Instant::now() }
     }
 
-    fn look(&self) {
+    /// Ends the faults when their time is over; fails the test when messages are still missing long after that.
+    fn check(&self) {
         let elapsed = self.began.elapsed();
         if elapsed > TROUBLE && self.broker.read_errors() > 0 {
             self.broker.faults.fail_every(0);
@@ -47,11 +48,11 @@ async fn grpc_consumers_get_every_message_once_with_its_first_attempt_though_rea
     let broker = Broker::start().await;
     broker.store(MESSAGES, 100).await;
     broker.join().await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
-    let trouble = Trouble::begin(&broker, 5);
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
+    let read_faults = ReadFaults::begin(&broker, 5);
     let mut attempts = BTreeMap::new();
     while attempts.len() < MESSAGES {
-        trouble.look();
+        read_faults.check();
         let mut request = receive_request(GROUP, TOPIC);
         request.invisible_duration = Some(prost_types::Duration { seconds: INVISIBLE_SECONDS, nanos: 0 });
         request.long_polling_timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
@@ -80,11 +81,11 @@ async fn grpc_consumers_get_every_message_once_with_its_first_attempt_though_rea
 async fn grpc_pulls_go_on_at_the_message_that_could_not_be_read() {
     let broker = Broker::start().await;
     broker.store(MESSAGES, 100).await;
-    let mut client = support::connect(broker.grpc, "c", "JAVA").await;
-    let trouble = Trouble::begin(&broker, 5);
+    let mut client = support::connect(broker.front_ends.grpc, "c", "JAVA").await;
+    let read_faults = ReadFaults::begin(&broker, 5);
     let (mut next, mut ids) = (0, Vec::new());
     while ids.len() < MESSAGES {
-        trouble.look();
+        read_faults.check();
         let request = PullMessageRequest {
             group: Some(resource(GROUP)),
             message_queue: receive_request(GROUP, TOPIC).message_queue,
@@ -113,11 +114,11 @@ async fn grpc_pulls_go_on_at_the_message_that_could_not_be_read() {
 async fn remoting_pops_bring_every_message_once_with_its_first_attempt_though_reads_fail() {
     let broker = Broker::start().await;
     broker.store(MESSAGES, 100).await;
-    let mut client = Client::connect(broker.remoting).await;
-    let trouble = Trouble::begin(&broker, 5);
+    let mut client = Client::connect(broker.front_ends.remoting).await;
+    let read_faults = ReadFaults::begin(&broker, 5);
     let mut ids = BTreeSet::new();
     while ids.len() < MESSAGES {
-        trouble.look();
+        read_faults.check();
         let answer = client.call_with(pop(8, 1000)).await;
         let expected = [code::SUCCESS, code::POLLING_TIMEOUT, code::SYSTEM_ERROR];
         assert!(expected.contains(&answer.code), "{} {:?}", answer.code, answer.remark);
@@ -152,11 +153,11 @@ fn pull(offset: i64) -> Command {
 async fn remoting_pulls_do_not_go_past_a_message_that_could_not_be_read() {
     let broker = Broker::start().await;
     broker.store(MESSAGES, 3000).await;
-    let mut client = Client::connect(broker.remoting).await;
-    let trouble = Trouble::begin(&broker, 2);
+    let mut client = Client::connect(broker.front_ends.remoting).await;
+    let read_faults = ReadFaults::begin(&broker, 2);
     let (mut next, mut offsets) = (0, Vec::new());
     while offsets.len() < MESSAGES {
-        trouble.look();
+        read_faults.check();
         let answer = client.call_with(pull(next)).await;
         match answer.code {
             code::SUCCESS => offsets.extend(messages(&answer).iter().map(|message| message.queue_offset)),
@@ -176,7 +177,7 @@ async fn remoting_pulls_do_not_go_past_a_message_that_could_not_be_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_whose_read_fails_is_an_error_and_does_not_say_that_there_is_no_message() {
     let broker = Broker::start().await;
-    let mut client = Client::connect(broker.remoting).await;
+    let mut client = Client::connect(broker.front_ends.remoting).await;
     remoting_support::send_message(&mut client, TOPIC, 0, "", "k").await;
     let key = [
         ("topic", TOPIC),

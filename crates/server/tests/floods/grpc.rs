@@ -1,3 +1,5 @@
+//! Floods over gRPC.
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;

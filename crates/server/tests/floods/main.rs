@@ -1,5 +1,5 @@
-//! What strangers can make the broker hold in memory. The broker is a process of its own with a small budget of bytes, and
-//! is watched from outside.
+//! The memory that unknown clients can make the broker use. The broker runs in a process of its own with a small byte budget, and its
+//! memory is measured from outside.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

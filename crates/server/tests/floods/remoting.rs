@@ -1,3 +1,5 @@
+//! Floods over Remoting.
+
 use std::time::Duration;
 
 use bytes::BytesMut;

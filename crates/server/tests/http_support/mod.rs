@@ -9,7 +9,7 @@ use std::{net::SocketAddr, time::Duration};
 use redstart_server::{
     Resources,
     http::{Config, Health, Http, Limits, Metrics, Router, Sources, Stage},
-    statistics::Live,
+    statistics::LiveCount,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,7 +17,7 @@ use tokio::{
     sync::watch,
 };
 
-/// Longer than any test should take, shorter than anybody's patience.
+/// How long a test waits for a condition before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Asks until there is an answer.
@@ -37,7 +37,7 @@ pub struct Pages {
     pub address: SocketAddr,
     pub health: Health,
     pub metrics: Metrics,
-    pub connections: Live,
+    pub connections: LiveCount,
     pub stop: watch::Sender<bool>,
 }
 

@@ -2,14 +2,18 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[allow(clippy::duplicate_mod, reason = "tests of both protocols have it in both support modules")]
+#[path = "../support/engine.rs"]
+mod engine;
+
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use redstart_engine::{Config as EngineConfig, Retention};
+use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     Resources,
-    remoting::{Config, Elsewhere, Remoting, View},
+    remoting::{Config, Monitor, OtherProtocolClients, Remoting, default_delay_levels},
     shard::{self, Shard},
 };
 use redstart_wire::remoting::{Command, StoredMessage, code, decode, encode};
@@ -20,7 +24,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// Longer than any test should take, shorter than anybody's patience.
+/// How long a test waits for a condition before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const BROKER: &str = "broker-a";
 
@@ -28,9 +32,27 @@ pub struct Broker {
     pub names: SocketAddr,
     pub address: SocketAddr,
     pub shard: Shard,
-    pub view: View,
+    pub view: Monitor,
     stop: watch::Sender<bool>,
     dir: Arc<TempDir>,
+}
+
+pub fn config() -> Config {
+    let any = "127.0.0.1:0".parse().unwrap();
+    Config {
+        cluster: "DefaultCluster".to_owned(),
+        broker: BROKER.to_owned(),
+        namesrv: any,
+        listen: any,
+        advertise: None,
+        certificate: None,
+        auto_create_groups: true,
+        auto_create_topics: false,
+        delay_levels: default_delay_levels(),
+        foreign_brokers: false,
+        check_types: false,
+        resources: Resources::default(),
+    }
 }
 
 impl Broker {
@@ -43,8 +65,8 @@ impl Broker {
     }
 
     /// With clients of the other protocol beside it.
-    pub async fn start_beside(elsewhere: Arc<dyn Elsewhere>) -> Broker {
-        Broker::open(Arc::new(TempDir::new().unwrap()), |_, _| {}, Some(elsewhere)).await
+    pub async fn start_beside(other_protocol: Arc<dyn OtherProtocolClients>) -> Broker {
+        Broker::open(Arc::new(TempDir::new().unwrap()), |_, _| {}, Some(other_protocol)).await
     }
 
     /// Stops, and starts again with what is on disk.
@@ -57,32 +79,9 @@ impl Broker {
     async fn open(
         dir: Arc<TempDir>,
         adjust: impl FnOnce(&mut Config, &mut EngineConfig),
-        elsewhere: Option<Arc<dyn Elsewhere>>,
+        other_protocol: Option<Arc<dyn OtherProtocolClients>>,
     ) -> Broker {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let mut config = Config {
-            cluster: "DefaultCluster".to_owned(),
-            broker: BROKER.to_owned(),
-            namesrv: any,
-            listen: any,
-            advertise: None,
-            certificate: None,
-            auto_create_groups: true,
-            auto_create_topics: false,
-            delay_levels: EngineConfig::default().delay_levels,
-            foreign_brokers: false,
-            check_types: false,
-            resources: Resources::default(),
-        };
-        // However full the disk is that the test runs on, nothing is removed or refused for that.
-        let never = 101;
-        let retention = Retention {
-            early_percent: never,
-            forced_percent: never,
-            refuse_percent: never,
-            ..Retention::default()
-        };
-        let mut engine = EngineConfig { retention, ..EngineConfig::default() };
+        let (mut config, mut engine) = (config(), engine::engine());
         adjust(&mut config, &mut engine);
         let storage = FsStorage::open(dir.path()).unwrap();
         let options = Options::with_segment_bytes(32 << 20);
@@ -91,9 +90,9 @@ impl Broker {
         let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
         let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
         let (names, address) = remoting.addresses().unwrap();
-        let view = remoting.view();
-        if let Some(elsewhere) = elsewhere {
-            remoting.look_elsewhere(elsewhere);
+        let view = remoting.monitor();
+        if let Some(other_protocol) = other_protocol {
+            remoting.set_other_protocol(other_protocol);
         }
         tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
         let (stop, stopped) = watch::channel(false);

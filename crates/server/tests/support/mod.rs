@@ -2,13 +2,16 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod child_process;
+#[allow(clippy::duplicate_mod, reason = "tests of both protocols have it in both support modules")]
+mod engine;
+pub mod front_ends;
 pub mod http2;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use redstart_engine::{
-    Config as EngineConfig, GroupConfig, GroupName, MessageType, Retention, TopicConfig, TopicName,
-};
+pub use engine::engine;
+use redstart_engine::{GroupConfig, GroupName, MessageType, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     Resources,
@@ -32,7 +35,7 @@ pub struct Broker {
     pub address: SocketAddr,
     pub shard: Shard,
     pub commands: Commands,
-    pub view: grpc::View,
+    pub view: grpc::Monitor,
     dir: TempDir,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
@@ -50,18 +53,6 @@ pub fn config() -> grpc::Config {
     }
 }
 
-/// However full the disk is that the test runs on, nothing is removed or refused for that.
-pub fn engine() -> EngineConfig {
-    let never = 101;
-    let retention = Retention {
-        early_percent: never,
-        forced_percent: never,
-        refuse_percent: never,
-        ..Retention::default()
-    };
-    EngineConfig { retention, ..EngineConfig::default() }
-}
-
 impl Broker {
     pub async fn start() -> Broker {
         Broker::with(config()).await
@@ -75,7 +66,7 @@ impl Broker {
             Shard::open(Arc::new(storage), options, engine(), shard::Config::default()).unwrap().shard;
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
-        let (address, commands, view) = (grpc.address().unwrap(), grpc.commands(), grpc.view());
+        let (address, commands, view) = (grpc.address().unwrap(), grpc.commands(), grpc.monitor());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             grpc.serve(async { drop(stopped.await) }).await;

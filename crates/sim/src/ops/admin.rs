@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redstart_engine::{
-    AdminError, DLQ_PREFIX, GroupConfig, GroupName, GroupView, MessageType, RetryPolicy, Ticket, TopicConfig,
-    TopicName,
+    AdminError, CONSUME_FROM, ConsumeFrom, DLQ_PREFIX, GroupConfig, GroupName, GroupView, MessageType,
+    RetryPolicy, Ticket, TopicConfig, TopicName,
 };
 
 use crate::{
@@ -101,7 +101,11 @@ impl World {
             RetryPolicy::Ladder(steps)
         };
         let retries_max = self.rng.below(4) as u32;
-        GroupConfig { ordered, retry, retries_max, ..GroupConfig::default() }
+        // Some groups begin with the oldest message of a topic, and the others with the next one.
+        let from =
+            (retries_max % 2 == 1).then(|| (CONSUME_FROM.to_owned(), ConsumeFrom::Earliest.to_string()));
+        let attributes = from.into_iter().collect();
+        GroupConfig { ordered, retry, retries_max, attributes, ..GroupConfig::default() }
     }
 
     pub fn put_topic(&mut self, name: &str, config: TopicConfig) -> Checked {

@@ -9,7 +9,7 @@ use crate::{
     observe::READABLE,
     oracle::{
         Checked, Violation, receipts,
-        turn::{Acked, Held},
+        turn::{Acked, Current},
     },
     outcomes::{Note, Proposed},
     world::World,
@@ -97,7 +97,7 @@ impl World {
 
     /// The broker said that the message is done.
     fn note_ack(&mut self, receipt: Receipt) {
-        if !self.model.standings.contains_key(&(receipt.group, receipt.queue.topic)) {
+        if !self.model.subscriptions.contains_key(&(receipt.group, receipt.queue.topic)) {
             return;
         }
         let now = self.now;
@@ -105,7 +105,7 @@ impl World {
         if receipts::is_current(turn, receipt, now) {
             turn.acked = Acked::Pending;
             turn.ever_acked = true;
-            turn.held = None;
+            turn.current = None;
             turn.not_before = Timestamp(0);
             turn.outstanding += 1;
             let life = turn.life;
@@ -148,12 +148,12 @@ impl World {
         let Some(new) = new else { return };
         let now = self.now;
         let turn = self.model.turn(old.group, old.queue, old.offset);
-        // Held under this receipt, or under one that a crash made worthless and that fits again.
+        // Under this receipt, or under one that a crash made void and that fits again.
         let certain = receipts::is_current(turn, old, now);
         let until = now.after(delay);
         turn.not_before = if certain { until } else { Timestamp(0) };
-        turn.held = certain.then_some(Held { receipt: new, until });
-        turn.waiting = !kept;
+        turn.current = certain.then_some(Current { receipt: new, until });
+        turn.given_back = !kept;
         turn.outstanding += 1;
         self.notes.push(Note::Changed { group: old.group, queue: old.queue, offset: old.offset });
     }

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redstart_engine::{
-    Delivery, GroupView, IndexError, Loss, Pop, PopError, Proof, QueueId, QueueKey, QueueOffset, Receipt,
-    Start, TopicView, fetch,
+    ConsumeFrom, Delivery, GroupView, IndexError, Loss, Pop, PopError, Proof, QueueId, QueueKey, QueueOffset,
+    Receipt, Start, TopicView, fetch,
 };
 
 use super::{filters::FilterKind, lite::public_name};
 use crate::{
     observe::READABLE,
-    oracle::{Checked, Violation, acks, attempts, content, ensure, order, places, retention, turn::Held},
+    oracle::{Checked, Violation, acks, attempts, content, ensure, order, places, retention, turn::Current},
     outcomes::Note,
     world::World,
 };
@@ -30,7 +30,7 @@ pub struct Ask {
     pub start: Start,
     pub one_per_group: bool,
     pub in_order: bool,
-    /// Also what waits for the group in its retry topic.
+    /// Also messages of the group's retry topic.
     pub retries: bool,
 }
 
@@ -63,10 +63,10 @@ impl World {
             invisible: Duration::from_millis(self.rng.of([50, 1_000, 10_000, 60_000])),
             filter: if fixed { FilterKind::All } else { filter },
             attempt: self.rng.one_in(3).then(|| format!("try {}", self.rng.below(6))),
-            start: self.rng.of([Start::Earliest, Start::Earliest, Start::Latest, Start::At(self.now)]),
+            start: self.rng.of([Start::Earliest, Start::Earliest, Start::Configured, Start::At(self.now)]),
             one_per_group: self.rng.one_in(4),
             in_order: self.rng.one_in(10),
-            retries: false,
+            retries: self.rng.one_in(2),
         };
         self.pop(&group, &topic, &ask).map(|_| ())
     }
@@ -88,9 +88,13 @@ impl World {
         let name = public_name(&topic.name);
         let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
         let retries = ask.retries && !ask.in_order && !group.config.ordered;
-        // The topic of the group's retries, if the group begins with it now.
-        let retry = self.engine().topic(&group.name.retry_topic()).filter(|_| retries);
-        let retry = retry.filter(|retry| !self.engine().groups_of(&retry.name).contains(&group.name));
+        // The topic of the group's retries, and whether the group begins with it now.
+        let retry = self.engine().topic(&group.name.retry_topic());
+        let retry = retry.filter(|retry| retries && retry.id != topic.id);
+        let unsubscribed = |world: &mut World, retry: &TopicView| {
+            !world.engine().groups_of(&retry.name).contains(&group.name)
+        };
+        let new_retry = retry.clone().filter(|retry| unsubscribed(self, retry));
         let (now, filter) = (self.now, ask.filter.filter());
         let pop = Pop {
             group: &group.name,
@@ -115,12 +119,16 @@ impl World {
         if !subscribed && self.engine().groups_of(&topic.name).contains(&group.name) {
             self.note_subscription(group, topic, ask)?;
         }
-        if let Some(retry) = retry.filter(|retry| self.engine().groups_of(&retry.name).contains(&group.name))
-        {
+        if let Some(retry) = new_retry.filter(|retry| !unsubscribed(self, retry)) {
             let from_its_beginning = Ask { start: Start::Earliest, ..ask.clone() };
             self.note_subscription(group, &retry, &from_its_beginning)?;
         }
         self.note_filter(group, topic, ask.filter);
+        if let Some(retry) = retry {
+            // Retries were received before, by a filter of that time: the receive passes over its retry topic without one.
+            self.note_filter(group, &retry, FilterKind::All);
+            self.model.subscription(group.id, retry.id).received_by_topic = true;
+        }
         let popped = match popped {
             Ok(popped) => popped,
             Err(PopError::Index(IndexError::Malformed { .. })) if self.index_damaged => {
@@ -135,9 +143,10 @@ impl World {
             }
         };
         self.say(format!(
-            "pop {} {} max {} {:?} {:?}: {:?}{}",
+            "pop {} {}{} max {} {:?} {:?}: {:?}{}",
             group.name,
             topic.name,
+            if retries { " and retries" } else { "" },
             ask.max,
             ask.filter,
             ask.attempt,
@@ -172,20 +181,24 @@ impl World {
     }
 
     fn note_filter(&mut self, group: &GroupView, topic: &TopicView, filter: FilterKind) {
-        let standing = self.model.standing(group.id, topic.id);
-        if !standing.filters.contains(&filter) {
-            standing.filters.push(filter);
+        let subscription = self.model.subscription(group.id, topic.id);
+        if !subscription.filters.contains(&filter) {
+            subscription.filters.push(filter);
         }
     }
 
     /// The group has begun with the topic, as `topic` was at that moment.
     fn note_subscription(&mut self, group: &GroupView, topic: &TopicView, ask: &Ask) -> Checked {
-        let standing = self.model.standing(group.id, topic.id);
-        let lasting = standing.durable;
-        standing.start.clear();
+        let subscription = self.model.subscription(group.id, topic.id);
+        let lasting = subscription.durable;
+        subscription.start.clear();
+        let from_earliest = match ask.start {
+            Start::Configured => group.config.consume_from() == Some(ConsumeFrom::Earliest),
+            start => start == Start::Earliest,
+        };
         for (queue, min, end) in &topic.queues {
-            let start = if ask.start == Start::Earliest { *min } else { *end };
-            standing.start.insert(*queue, start.0);
+            let start = if from_earliest { *min } else { *end };
+            subscription.start.insert(*queue, start.0);
         }
         let queue = QueueKey { topic: topic.id, queue: QueueId(0) };
         self.notes.push(Note::Subscribed { group: group.id, queue });
@@ -242,11 +255,9 @@ impl World {
         let is_retry = receipt.queue.topic != topic.id;
         let message = &self.model.messages[seen.number].message;
         let wanted = is_retry
-            || self
-                .model
-                .standings
-                .get(&(group.id, topic.id))
-                .is_some_and(|standing| standing.filters.iter().any(|filter| filter.accepts(message)));
+            || self.model.subscriptions.get(&(group.id, topic.id)).is_some_and(|subscription| {
+                subscription.filters.iter().any(|filter| filter.accepts(message))
+            });
         ensure(wanted, FILTERED, || format!("{} gets message {:X}", group.name, seen.number))?;
         if !attempts::repeats(&mut self.model, delivery, ask.attempt.as_deref(), now) {
             acks::check(&mut self.model, delivery)?;
@@ -257,11 +268,11 @@ impl World {
         turn.high = delivery.attempt;
         turn.peak = turn.peak.max(delivery.attempt);
         turn.not_before = until;
-        turn.held = Some(Held { receipt, until });
+        turn.current = Some(Current { receipt, until });
         turn.attempt_id = ask.attempt.clone();
         turn.given_up = false;
         turn.unsure = false;
-        turn.waiting = false;
+        turn.given_back = false;
         turn.moved = false;
         turn.outstanding += 1;
         let life = turn.life;

@@ -10,7 +10,7 @@ use crate::{
 
 impl World {
     pub fn seal(&mut self) -> Checked {
-        for job in [self.engine().seal(), self.engine().retry_spare()].into_iter().flatten() {
+        for job in [self.engine().seal(), self.engine().make_spare_again()].into_iter().flatten() {
             self.say(format!("job {job:?}"));
             self.jobs.push(job);
         }

@@ -1,4 +1,4 @@
-//! Consumers that pull: offsets, messages handed back; and operators that move groups.
+//! Consumers that pull: offsets, messages sent back; and operators that move groups.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redstart_engine::{
 use crate::{
     oracle::{
         Checked, Violation,
-        model::{Fate, HandedBack},
+        model::{Fate, SentBack},
     },
     outcomes::Proposed,
     world::{IN_STEP, World},
@@ -54,10 +54,10 @@ impl World {
             (Ok(ticket), Some(to)) if seen.attempt < 3 => {
                 let attempt = seen.attempt + 1;
                 let delay = delay.unwrap_or_else(|| group.config.retry.delay(attempt.into()));
-                let at = self.model.handed_back.len();
+                let at = self.model.sent_back.len();
                 let due = now.after(delay);
                 let fate = Fate::Proposed;
-                self.model.handed_back.push(HandedBack {
+                self.model.sent_back.push(SentBack {
                     number: seen.number,
                     to: to.id,
                     due,
@@ -70,7 +70,7 @@ impl World {
             }
             (Ok(ticket), _) => {
                 self.tickets.insert(ticket, Proposed::Forward);
-                self.buried_by_hand(&group, seen.number);
+                self.dead_lettered_by_pulls(&group, seen.number);
                 Ok(())
             }
             (Err(SendBackError::NoRetryTopic { .. } | SendBackError::NoDeadLetterTopic { .. }), _) => Ok(()),
@@ -83,10 +83,10 @@ impl World {
     }
 
     /// A consumer that pulls used up the retries: the group's turns of that message, if it has any, end with it.
-    fn buried_by_hand(&mut self, group: &GroupView, number: usize) {
-        *self.model.buried_by_hand.entry((group.name.to_string(), number)).or_default() += 1;
+    fn dead_lettered_by_pulls(&mut self, group: &GroupView, number: usize) {
+        *self.model.dead_lettered_by_pulls.entry((group.name.to_string(), number)).or_default() += 1;
         for (key, offset) in self.model.places_of(number) {
-            if self.model.standings.contains_key(&(group.id, key.topic)) {
+            if self.model.subscriptions.contains_key(&(group.id, key.topic)) {
                 self.model.turn(group.id, key, offset).moved(true);
             }
         }
@@ -105,7 +105,7 @@ impl World {
         Ok(())
     }
 
-    /// A consumer that pulls begins where its group stands.
+    /// A consumer that pulls begins at its group's offset.
     fn pull_from_some(&mut self) -> Checked {
         let Some((group, topic, queue, _)) = self.some_subscribed_place() else { return Ok(()) };
         let answer = self.engine().pull_from(&group.name, &topic.name, queue);
@@ -149,7 +149,7 @@ impl World {
         }
         let (queue, offset) = self.some_place(&topic)?;
         self.know_group(&group);
-        self.model.standing(group.id, topic.id);
+        self.model.subscription(group.id, topic.id);
         Some((group, topic, queue, offset))
     }
 
@@ -162,7 +162,7 @@ impl World {
                 self.model.turn(group.id, key, QueueOffset(offset)).moved(offset < to.0);
             }
         }
-        let standing = self.model.standing(group.id, topic.id);
-        standing.order_from.insert(queue, next);
+        let subscription = self.model.subscription(group.id, topic.id);
+        subscription.order_from.insert(queue, next);
     }
 }

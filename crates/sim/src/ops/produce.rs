@@ -103,7 +103,7 @@ impl World {
                 fitting.push((view, kind));
             }
         }
-        let full = self.engine().held().delayed + self.engine().held().transactions > TIMERS_MAX;
+        let full = self.engine().deferred().delayed + self.engine().deferred().transactions > TIMERS_MAX;
         let Some((view, kind)) = self.rng.pick(&fitting).cloned() else { return Ok(()) };
         if full && matches!(op, Op::SendDelayed | Op::SendHalf) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Attempts count up one by one, to the group's maximum, and never while someone else holds the message.
+//! Attempts count up one by one, to the group's maximum, and never while the message is with another consumer.
 
 use redstart_engine::{Delivery, GroupId, Timestamp};
 
@@ -6,7 +6,7 @@ use super::{Checked, Model, ensure};
 
 pub const COUNTED: &str = "attempts count up one by one";
 pub const BOUNDED: &str = "a message is delivered at most as often as its group allows";
-pub const INVISIBLE: &str = "a message is invisible while it is held";
+pub const INVISIBLE: &str = "a message is invisible while a consumer has it";
 
 /// Whether the delivery repeats the answer to a receive that was lost on its way.
 pub fn repeats(model: &mut Model, delivery: &Delivery, attempt_id: Option<&str>, now: Timestamp) -> bool {
@@ -14,9 +14,9 @@ pub fn repeats(model: &mut Model, delivery: &Delivery, attempt_id: Option<&str>,
     let ordered = model.is_lite(receipt.queue.topic)
         || model.groups.get(&receipt.group).is_some_and(|group| group.ever_ordered);
     let turn = model.turn(receipt.group, receipt.queue, receipt.offset);
-    let held = turn.held.as_ref().is_some_and(|held| held.until > now);
+    let with_consumer = turn.current.as_ref().is_some_and(|current| current.until > now);
     let same = attempt_id.is_some() && turn.attempt_id.as_deref() == attempt_id;
-    ordered && same && ((held && !turn.waiting) || turn.unsure) && delivery.attempt <= turn.most()
+    ordered && same && ((with_consumer && !turn.given_back) || turn.unsure) && delivery.attempt <= turn.most()
 }
 
 pub fn check(model: &mut Model, group: GroupId, delivery: &Delivery, now: Timestamp) -> Checked {
@@ -33,6 +33,6 @@ pub fn check(model: &mut Model, group: GroupId, delivery: &Delivery, now: Timest
         format!("{}: attempt {attempt}, the limit is {limit}", place())
     })?;
     ensure(turn.not_before <= now, INVISIBLE, || {
-        format!("{}: delivered at {now}, held until {}", place(), turn.not_before)
+        format!("{}: delivered at {now}, invisible until {}", place(), turn.not_before)
     })
 }

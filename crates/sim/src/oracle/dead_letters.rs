@@ -11,7 +11,7 @@ use super::{
 };
 use crate::ops::lite::public_name;
 
-pub const ORIGIN: &str = "a dead letter tells where it comes from";
+pub const ORIGIN: &str = "a dead letter names where it comes from";
 pub const EXHAUSTED: &str = "a message becomes a dead letter once, when its attempts are used up";
 
 /// A dead letter as it was found.
@@ -44,7 +44,7 @@ pub fn check(model: &mut Model, name: &str, number: usize, view: &MessageView<'_
         return Ok(());
     }
     // A consumer that pulls has no turns.
-    let by_hand = model.buried_by_hand.get_mut(&(group.to_owned(), number)).filter(|left| **left > 0);
+    let by_hand = model.dead_lettered_by_pulls.get_mut(&(group.to_owned(), number)).filter(|left| **left > 0);
     if let Some(left) = by_hand {
         *left -= 1;
         return Ok(());
@@ -62,11 +62,11 @@ type TurnKey = (GroupId, QueueKey, u64);
 /// The turns of a message for all groups that ever had this name.
 fn turns(model: &Model, group: &str, number: usize) -> Vec<TurnKey> {
     let mut found = Vec::new();
-    for ((id, topic), standing) in &model.standings {
+    for ((id, topic), subscription) in &model.subscriptions {
         if model.groups.get(id).is_none_or(|limits| limits.name != group) {
             continue;
         }
-        for (queue, offset) in standing.turns.keys() {
+        for (queue, offset) in subscription.turns.keys() {
             let key = QueueKey { topic: TopicId(topic.0), queue: *queue };
             let log = model.queues.get(&key);
             if log.and_then(|log| log.seen.get(offset)).is_some_and(|seen| seen.number == number) {
@@ -78,7 +78,7 @@ fn turns(model: &Model, group: &str, number: usize) -> Vec<TurnKey> {
 }
 
 fn turn_at(model: &Model, (group, queue, offset): TurnKey) -> Option<&Turn> {
-    model.standings.get(&(group, queue.topic))?.turns.get(&(queue.queue, offset))
+    model.subscriptions.get(&(group, queue.topic))?.turns.get(&(queue.queue, offset))
 }
 
 /// Ends the turn that this is the end of; `false` when there is none.
@@ -98,11 +98,11 @@ fn end_turn(model: &mut Model, group: &str, found: Found, origin: &str) -> bool 
     for (group, queue, offset) in &fitting {
         let turn = model.turn(*group, *queue, QueueOffset(*offset));
         // On its way when the group was moved: it may have gone back to the beginning since. And a message may have
-        // come to the group in more than one way: then nobody can tell which of them has ended.
+        // come to the group in more than one way: then it is not known which of them has ended.
         turn.dead = single && !turn.moved;
         turn.exempt |= !turn.dead;
         turn.ever_dead = true;
-        turn.held = None;
+        turn.current = None;
     }
     !fitting.is_empty()
 }

@@ -1,4 +1,4 @@
-//! The model: every message, every place in a queue, every group's standing, as far as clients were told.
+//! The model: every message, every place in a queue, every subscription of a group, as far as clients have answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ pub enum Fate {
 /// The end of a half message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Nobody has asked for an end.
+    /// No client has asked for an end.
     Open,
     Proposed {
         commit: bool,
@@ -38,13 +38,13 @@ pub enum End {
     Acknowledged {
         commit: bool,
     },
-    /// Asked for, and nobody knows whether it happened.
+    /// Asked for, and not known whether it took effect.
     Unknown {
         commit: bool,
     },
 }
 
-/// A message that a producer handed in.
+/// A message that a producer sent.
 #[derive(Debug, Clone)]
 pub struct Known {
     pub number: usize,
@@ -67,7 +67,7 @@ impl Known {
         self.end.is_none() && self.message.deliver_at.is_none_or(|at| at <= self.sent_at)
     }
 
-    /// Clients were told that consumers get it, and nobody has asked for anything else.
+    /// Clients have the answer that consumers get it, and none has asked for anything else.
     pub fn promised(&self) -> bool {
         self.fate == Fate::Stored
             && matches!(self.end, None | Some(End::Acknowledged { commit: true }))
@@ -75,9 +75,9 @@ impl Known {
     }
 }
 
-/// A message that a 4.x consumer handed back.
+/// A message that a 4.x consumer sent back.
 #[derive(Debug, Clone)]
-pub struct HandedBack {
+pub struct SentBack {
     pub number: usize,
     pub to: TopicId,
     pub due: Timestamp,
@@ -107,20 +107,22 @@ pub struct QueueLog {
     pub min: u64,
 }
 
-/// A group's standing in a topic.
+/// A group's place in a topic.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct Subscription {
     /// Where the group starts; queues that are not listed start at 0.
     pub start: BTreeMap<QueueId, u64>,
     /// The subscription cannot be lost any more.
     pub durable: bool,
     pub turns: BTreeMap<(QueueId, u64), Turn>,
     pub filters: Vec<FilterKind>,
-    /// Offsets below were there when the group was moved: their order is the operator's business.
+    /// Of the group's retry topic: receives of other topics have looked into it.
+    pub received_by_topic: bool,
+    /// Offsets below were there when the group was moved: their order is not checked.
     pub order_from: BTreeMap<QueueId, u64>,
 }
 
-impl Standing {
+impl Subscription {
     pub fn start_of(&self, queue: QueueId) -> u64 {
         self.start.get(&queue).copied().unwrap_or(0)
     }
@@ -144,9 +146,9 @@ pub struct GroupLimits {
 #[derive(Debug, Default)]
 pub struct Model {
     pub messages: Vec<Known>,
-    pub handed_back: Vec<HandedBack>,
+    pub sent_back: Vec<SentBack>,
     pub queues: BTreeMap<QueueKey, QueueLog>,
-    pub standings: BTreeMap<(GroupId, TopicId), Standing>,
+    pub subscriptions: BTreeMap<(GroupId, TopicId), Subscription>,
     pub groups: BTreeMap<GroupId, GroupLimits>,
     pub topic_names: BTreeMap<TopicId, String>,
     pub lites: BTreeSet<TopicId>,
@@ -154,8 +156,8 @@ pub struct Model {
     pub keep: Duration,
     /// A segment was removed before its time because the disk was full.
     pub forced: bool,
-    /// Messages that a consumer that pulls handed back past its retries, by group and message.
-    pub buried_by_hand: BTreeMap<(String, usize), u32>,
+    /// Messages that a consumer that pulls sent back past its retries, by group and message.
+    pub dead_lettered_by_pulls: BTreeMap<(String, usize), u32>,
     pub deliveries: u64,
     /// Bodies before this are no longer stored.
     pub log_start: Position,
@@ -170,8 +172,8 @@ impl Model {
         usize::from_str_radix(id, 16).ok().and_then(|number| self.messages.get(number))
     }
 
-    pub fn standing(&mut self, group: GroupId, topic: TopicId) -> &mut Standing {
-        self.standings.entry((group, topic)).or_default()
+    pub fn subscription(&mut self, group: GroupId, topic: TopicId) -> &mut Subscription {
+        self.subscriptions.entry((group, topic)).or_default()
     }
 
     pub fn seen(&self, queue: QueueKey, offset: QueueOffset) -> Option<&Seen> {
@@ -190,7 +192,7 @@ impl Model {
     /// The turn of a message for a group, made on its first mention.
     pub fn turn(&mut self, group: GroupId, queue: QueueKey, offset: QueueOffset) -> &mut Turn {
         let base = self.seen(queue, offset).map_or(0, |seen| seen.attempt);
-        let turns = &mut self.standing(group, queue.topic).turns;
+        let turns = &mut self.subscription(group, queue.topic).turns;
         turns.entry((queue.queue, offset.0)).or_insert_with(|| Turn::new(base))
     }
 
@@ -207,13 +209,13 @@ impl Model {
                 known.recall = Some(Fate::Unknown);
             }
         }
-        for back in &mut self.handed_back {
+        for back in &mut self.sent_back {
             if back.fate == Fate::Proposed {
                 back.fate = Fate::Unknown;
             }
         }
-        for standing in self.standings.values_mut() {
-            standing.turns.values_mut().for_each(Turn::process_died);
+        for subscription in self.subscriptions.values_mut() {
+            subscription.turns.values_mut().for_each(Turn::process_died);
         }
     }
 

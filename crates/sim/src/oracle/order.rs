@@ -41,12 +41,17 @@ pub fn check_delivered(
     if !lite && !model.groups.get(&group).is_some_and(|group| group.always_ordered) {
         return Ok(());
     }
-    let (Some(log), Some(standing)) = (model.queues.get(&queue), model.standings.get(&(group, queue.topic)))
+    let (Some(log), Some(subscription)) =
+        (model.queues.get(&queue), model.subscriptions.get(&(group, queue.topic)))
     else {
         return Ok(());
     };
-    let from =
-        standing.order_from.get(&queue.queue).copied().unwrap_or(0).max(standing.start_of(queue.queue));
+    let from = subscription
+        .order_from
+        .get(&queue.queue)
+        .copied()
+        .unwrap_or(0)
+        .max(subscription.start_of(queue.queue));
     let ours: BTreeSet<u64> = offsets.iter().map(|(offset, _)| offset.0).collect();
     ensure(offsets.is_sorted_by_key(|(offset, _)| *offset), IN_ANSWER, || {
         format!("queue {queue:?}: {offsets:?}")
@@ -57,8 +62,8 @@ pub fn check_delivered(
             let passed = seen.lock != lock
                 || seen.position < model.log_start
                 || ours.contains(before)
-                || standing.may_skip(&model.messages[seen.number].message)
-                || standing.turns.get(&(queue.queue, *before)).is_some_and(|turn| turn.may_be_done());
+                || subscription.may_skip(&model.messages[seen.number].message)
+                || subscription.turns.get(&(queue.queue, *before)).is_some_and(|turn| turn.may_be_done());
             ensure(passed, DELIVERED, || {
                 format!("group {} queue {queue:?}: offset {offset} delivered, {before} is not done", group.0)
             })?;

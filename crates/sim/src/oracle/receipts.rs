@@ -9,12 +9,12 @@ pub const VOID: &str = "a receipt is void when its time is out or the message wa
 
 /// Whether this receipt is the current one.
 pub fn is_current(turn: &Turn, receipt: Receipt, now: Timestamp) -> bool {
-    turn.held.as_ref().is_some_and(|held| held.receipt == receipt && held.until > now)
+    turn.current.as_ref().is_some_and(|current| current.receipt == receipt && current.until > now)
 }
 
 /// An ack, a change or a renewal under `receipt` was answered.
 pub fn check(model: &mut Model, receipt: Receipt, answer: Result<(), AckError>, now: Timestamp) -> Checked {
-    if !model.standings.contains_key(&(receipt.group, receipt.queue.topic)) {
+    if !model.subscriptions.contains_key(&(receipt.group, receipt.queue.topic)) {
         return Ok(());
     }
     // Retention takes messages from consumers, too.
@@ -25,13 +25,16 @@ pub fn check(model: &mut Model, receipt: Receipt, answer: Result<(), AckError>, 
     let current = is_current(turn, receipt, now);
     if current && !turn.given_up {
         ensure(answer.is_ok(), GOOD, || {
-            format!("{receipt:?} at {now}: {answer:?}, held as {:?}", turn.held)
+            format!("{receipt:?} at {now}: {answer:?}, delivered as {:?}", turn.current)
         })?;
     }
-    // Held by someone else, as far as is known since the last start.
-    let other = turn.held.as_ref().is_some_and(|held| held.receipt != receipt && held.until > now);
+    // Delivered under another receipt, as far as is known since the last start.
+    let other =
+        turn.current.as_ref().is_some_and(|current| current.receipt != receipt && current.until > now);
     if other && !turn.may_be_done() {
-        ensure(answer.is_err(), VOID, || format!("{receipt:?} at {now} is taken, held as {:?}", turn.held))?;
+        ensure(answer.is_err(), VOID, || {
+            format!("{receipt:?} at {now} is taken, delivered as {:?}", turn.current)
+        })?;
     }
     Ok(())
 }

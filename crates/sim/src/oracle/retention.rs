@@ -22,7 +22,7 @@ pub fn check_minimum(model: &mut Model, queue: QueueKey, min: QueueOffset, now: 
     }
     let log = model.queues.entry(queue).or_default();
     log.min = log.min.max(min.0);
-    // What was removed before anyone looked was linked and removed while nobody looked.
+    // What was removed before the model looked was linked and removed between two looks.
     log.next = log.next.max(min.0);
     Ok(())
 }

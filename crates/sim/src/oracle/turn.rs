@@ -1,4 +1,4 @@
-//! One message for one group: how often it was delivered, until when it is held, whether it is done.
+//! One message for one group: how often it was delivered, until when it is invisible, whether it is done.
 
 use redstart_engine::{Receipt, Timestamp};
 
@@ -16,7 +16,7 @@ pub enum Acked {
 
 /// A delivery that may still be acked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct Current {
     pub receipt: Receipt,
     pub until: Timestamp,
 }
@@ -40,14 +40,14 @@ pub struct Turn {
     pub dead: bool,
     /// It has been a dead letter at least once.
     pub ever_dead: bool,
-    pub held: Option<Held>,
+    pub current: Option<Current>,
     /// Not to be delivered before this time.
     pub not_before: Timestamp,
     /// The receive that got it last; `unsure` when the process died before that was durable.
     pub attempt_id: Option<String>,
     pub unsure: bool,
     /// Its consumer gave it back.
-    pub waiting: bool,
+    pub given_back: bool,
     /// The group was moved since the last delivery.
     pub moved: bool,
     /// The group was moved back to before it. What is in flight then stays there, and comes once more when the group
@@ -78,16 +78,16 @@ impl Turn {
         self.ever_acked || self.ever_dead || self.exempt
     }
 
-    /// Done in the eyes of the broker, or perhaps.
+    /// Whether the broker may take it for done.
     pub fn may_be_done(&self) -> bool {
         self.acked != Acked::No || self.dead || self.exempt
     }
 
     pub fn process_died(&mut self) {
         if self.outstanding > 0 {
-            // Some of what was said about it may be forgotten.
+            // Some of the facts about it may be lost.
             self.not_before = Timestamp(0);
-            self.held = None;
+            self.current = None;
             self.unsure = true;
         }
         self.outstanding = 0;
@@ -105,10 +105,10 @@ impl Turn {
     pub fn moved(&mut self, passed_over: bool) {
         self.low = self.base;
         self.not_before = Timestamp(0);
-        self.held = None;
+        self.current = None;
         if passed_over {
             self.exempt = true;
-            // What waits for a retry still comes; a crash may undo the move.
+            // What was given back is delivered all the same; a crash may undo the move.
             self.acked = match self.acked {
                 Acked::Pending | Acked::Durable => Acked::Uncertain,
                 other => other,

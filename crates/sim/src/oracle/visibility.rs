@@ -12,7 +12,7 @@ pub const HALF: &str = "a half message is visible only after its commit";
 pub const RECALLED: &str = "a recalled message is never delivered";
 pub const DURABLE: &str = "a message is visible only when it is durable";
 
-/// The message stands in its queue, since `stored_at`.
+/// The message is in its queue, since `stored_at`.
 pub fn check_visible(known: &Known, stored_at: Timestamp, now: Timestamp) -> Checked {
     let number = known.number;
     ensure(known.fate != Fate::Proposed, DURABLE, || {

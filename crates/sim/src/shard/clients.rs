@@ -60,7 +60,7 @@ pub struct Ack {
 
 /// A message that a consumer has.
 #[derive(Debug, Clone, Copy)]
-pub struct Held {
+pub struct Unacked {
     pub group: Group,
     pub number: usize,
     pub receipt: Receipt,
@@ -75,7 +75,7 @@ pub struct Clients {
     pub acks: Vec<Ack>,
     /// Asked since this time.
     pub questions: Vec<(Duration, Reply<usize>)>,
-    pub held: Vec<Held>,
+    pub unacked: Vec<Unacked>,
     /// Where the pull consumer is in each queue.
     pulled: [u64; 2],
 }
@@ -202,9 +202,9 @@ impl ShardWorld {
             client: "consumer".to_owned(),
             start: Start::Earliest,
             one_per_group: false,
-            not_with: None,
+            refused_attribute: None,
             in_order: false,
-            retries: false,
+            with_retry_topic: true,
             wait,
         };
         let deadline = self.now.uptime + wait;
@@ -261,25 +261,27 @@ impl ShardWorld {
 
     /// A consumer acks what it has, gives it up to a retry, or keeps it.
     fn finish_some(&mut self) {
-        let held = std::mem::take(&mut self.clients.held);
-        for held in held {
+        let unacked = std::mem::take(&mut self.clients.unacked);
+        for unacked in unacked {
             match self.rng.below(6) {
-                _ if self.ordered_hang && held.group == Group::Ordered => self.clients.held.push(held),
-                0 => self.clients.held.push(held),
+                _ if self.ordered_hang && unacked.group == Group::Ordered => {
+                    self.clients.unacked.push(unacked);
+                }
+                0 => self.clients.unacked.push(unacked),
                 1 => {
-                    let receipt = held.receipt;
+                    let receipt = unacked.receipt;
                     let back = self.handle().ask(move |engine, now| {
                         engine.change_invisible(receipt, Duration::from_secs(1), now).is_ok()
                     });
                     drop(back);
-                    self.say(format!("{:?} nacks {:X}", held.group, held.number));
+                    self.say(format!("{:?} nacks {:X}", unacked.group, unacked.number));
                 }
-                _ => self.ack(held),
+                _ => self.ack(unacked),
             }
         }
     }
 
-    pub(super) fn ack(&mut self, Held { group, number, receipt }: Held) {
+    pub(super) fn ack(&mut self, Unacked { group, number, receipt }: Unacked) {
         if let Ok(reply) = self.handle().ask(move |engine, now| engine.ack(receipt, now)) {
             self.clients.acks.push(Ack { group, number, reply });
             self.say(format!("{group:?} acks {number:X}"));
@@ -405,7 +407,7 @@ impl ShardWorld {
                 self.model.messages[number].end = Some(how);
             }
             Ok(Err(ChangeError::Refused(_))) => {
-                // What was handed over and not looked at counts, too.
+                // What the engine has delivered counts, also if the client has not looked at it.
                 self.take_checks()?;
                 let checks_max = self.engine_config.transactions.checks_max;
                 return self.model.given_up(number, checks_max, self.now.uptime);
@@ -421,7 +423,7 @@ impl ShardWorld {
         let (group, reader) = (pop.group, self.handle().reader());
         let popped = match answer {
             Ok(Ok(popped)) => popped,
-            // What it may have got is told when the process comes back.
+            // What it may have got is known when the process runs again.
             Err(_) => return Ok(()),
             Ok(Err(error)) => {
                 self.say(format!("{group:?} popped: {error}"));
@@ -436,7 +438,7 @@ impl ShardWorld {
                 Ok(number) => {
                     self.say(format!("{group:?} got {number:X?} at attempt {}", delivery.attempt));
                     self.model.received(group, number, delivery.attempt)?;
-                    self.clients.held.extend(number.map(|number| Held { group, number, receipt }));
+                    self.clients.unacked.extend(number.map(|number| Unacked { group, number, receipt }));
                 }
                 Err(error) => self.unreadable(group, receipt, &error),
             }

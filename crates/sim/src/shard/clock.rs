@@ -17,6 +17,7 @@ pub struct Clocks {
     /// How far the wall clock is ahead of the true time.
     wall_error_us: i64,
     steady: SteadyTime,
+    /// The planted bug: the broker's time follows the wall clock at once.
     believes_wall: bool,
 }
 
@@ -32,9 +33,6 @@ impl Clocks {
     /// A new process takes the wall clock as it is.
     pub fn restart(&mut self) {
         self.steady = SteadyTime::anchored(self.reading());
-        if self.believes_wall {
-            self.steady.believe_wall();
-        }
     }
 
     pub fn pass(&mut self, mut time: Duration) {
@@ -42,7 +40,11 @@ impl Clocks {
             let step = time.min(OBSERVE_EVERY);
             time -= step;
             self.monotonic_us += step.as_micros() as i64;
-            self.steady.observe(self.reading());
+            if self.believes_wall {
+                self.steady = SteadyTime::anchored(self.reading());
+            } else {
+                self.steady.observe(self.reading());
+            }
         }
     }
 

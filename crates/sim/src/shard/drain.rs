@@ -7,7 +7,7 @@ use redstart_engine::{DLQ_ORIGIN_MESSAGE_ID, Filter, Pull, QueueId, QueueOffset,
 
 use super::{
     ShardWorld,
-    clients::Held,
+    clients::Unacked,
     model::{GROUPS, Group},
 };
 use crate::oracle::{Checked, Violation, ensure};
@@ -35,8 +35,8 @@ impl ShardWorld {
                 self.pop(group, Duration::from_secs(1), Duration::from_secs(30));
             }
             self.advance(Duration::from_secs(2))?;
-            let held: Vec<Held> = std::mem::take(&mut self.clients.held);
-            held.into_iter().for_each(|held| self.ack(held));
+            let unacked: Vec<Unacked> = std::mem::take(&mut self.clients.unacked);
+            unacked.into_iter().for_each(|unacked| self.ack(unacked));
             self.settle()?;
             quiet = if self.model.deliveries == before { quiet + 1 } else { 0 };
             match quiet {
@@ -87,7 +87,7 @@ impl ShardWorld {
         let reader = self.handle().reader();
         let mut offset = QueueOffset(0);
         loop {
-            let pulled = self.shard().look(|engine| {
+            let pulled = self.shard().with_engine(|engine| {
                 let pull = Pull {
                     topic: &topic,
                     queue: QueueId(0),

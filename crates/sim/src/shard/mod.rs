@@ -1,5 +1,5 @@
 //! The shard's runtime under simulation: requests through the same handle as in production, steps taken one by one, flushes
-//! and jobs that take their time, clocks that stand still or jump, disks that are full, unreadable or without descriptors.
+//! and jobs that take their time, clocks that stop or jump, disks that are full, unreadable or without descriptors.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -23,7 +23,7 @@ use redstart_engine::{
     TopicConfig, TransactionCheck, Transactions,
 };
 use redstart_log::{DiskLog, Error as LogError, Index, Options, sim::SimStorage};
-use redstart_server::shard::{Config, Failure, Now, Planted, ShardHandle, Stepped};
+use redstart_server::shard::{Config, Failure, Now, Planted, ShardHandle, SteppedShard};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -75,7 +75,7 @@ pub struct ShardWorld {
     options: Options,
     engine_config: EngineConfig,
     bug: Option<Bug>,
-    shard: Option<Stepped>,
+    shard: Option<SteppedShard>,
     checks: Option<mpsc::Receiver<TransactionCheck>>,
     flushing: Flushing,
     /// When each began, and when it ends.
@@ -194,7 +194,7 @@ impl ShardWorld {
         self.trace.line(line);
     }
 
-    fn shard(&mut self) -> &mut Stepped {
+    fn shard(&mut self) -> &mut SteppedShard {
         self.shard.as_mut().expect("the shard is open between operations")
     }
 
@@ -217,7 +217,7 @@ impl ShardWorld {
             },
             ..Config::default()
         };
-        let started = Stepped::start(Box::new(log), self.engine_config.clone(), config);
+        let started = SteppedShard::start(Box::new(log), self.engine_config.clone(), config);
         let (shard, _) = started.map_err(|error| Violation::new(OPENS, error.to_string()))?;
         (self.shard, self.checks) = (Some(shard), Some(asked));
         Ok(())
@@ -371,7 +371,7 @@ impl ShardWorld {
     /// What must hold whenever the owner thread sleeps.
     fn check_idle(&mut self) -> Checked {
         let now = self.now;
-        let batch = self.shard().look(|engine| engine.has_batch());
+        let batch = self.shard().with_engine(|engine| engine.has_batch());
         self.unwritten_since = batch.then(|| self.unwritten_since.unwrap_or(now.uptime));
         let reads = self.jobs.iter().any(|(.., job)| matches!(job, Job::Read { .. }));
         if reads || matches!(self.flushing, Flushing::Running { .. }) {
@@ -404,7 +404,7 @@ impl ShardWorld {
     }
 
     fn log_start(&mut self) -> u64 {
-        self.shard().look(|engine| engine.log().segments().first().map_or(0, |first| first.id.0))
+        self.shard().with_engine(|engine| engine.log().segments().first().map_or(0, |first| first.id.0))
     }
 
     /// The log failed: the process ends and is started again.

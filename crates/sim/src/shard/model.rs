@@ -180,7 +180,7 @@ impl Model {
         ensure(check.checks <= known.checks || known.deaths > 0, ASKED, || format!("{check:?} of {known:?}"))
     }
 
-    /// The broker says that a transaction which nobody ended is not open.
+    /// The broker says that a transaction which no client ended is not open.
     pub fn given_up(&mut self, number: usize, checks_max: u32, now: Duration) -> Checked {
         let known = &mut self.messages[number];
         let legal = known.checks >= checks_max || known.deaths > 0 || known.end != Some(End::Open);

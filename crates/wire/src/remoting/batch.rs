@@ -38,7 +38,7 @@ pub fn decode_batch(mut input: Bytes, limit: usize) -> Result<Vec<BatchEntry>, B
 fn decode_entry(input: &mut Bytes) -> Option<BatchEntry> {
     let size = i64::from(i32::from_be_bytes(*input.first_chunk::<4>()?));
     let mut entry = take(input, size)?;
-    // Sizes, magic and CRC: nobody fills in the last two.
+    // Sizes, magic and CRC; clients leave the last two empty.
     take(&mut entry, 12)?;
     let flag = entry.try_get_i32().ok()?;
     let body_len = entry.try_get_i32().ok()?;

@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands before the next byte that is special in a string.
+    /// The text before the next byte that is special in a string.
     fn run(&mut self) -> Option<&'a str> {
         let begin = self.at;
         self.at += plain_len(self.rest());
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends `text` as it stands between the quotes of a string, escaped as serde_json does it.
+/// Appends `text` as the content of a JSON string, escaped as serde_json does it.
 pub(super) fn put_text(text: &str, output: &mut BytesMut) {
     let mut rest = text.as_bytes();
     loop {

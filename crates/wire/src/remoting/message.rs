@@ -164,7 +164,7 @@ impl StoredMessage<'_> {
     }
 }
 
-/// Takes the first message out of `input` and looks at nothing but its body, for those who read to count.
+/// Takes the first message out of `input` and reads nothing but its body: for callers that only count.
 pub fn take_body(input: &mut Bytes) -> Option<Bytes> {
     let number = |at: usize| Some(i32::from_be_bytes(*input.get(at..)?.first_chunk::<4>()?));
     let size = usize::try_from(number(0)?).ok().filter(|size| *size <= input.len())?;

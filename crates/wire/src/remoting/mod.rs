@@ -27,3 +27,7 @@ pub use properties::{
     PROPERTIES_BYTES_MAX, decode_properties, encode_properties, put_properties, read_properties,
 };
 pub use send::SendHeader;
+
+/// Field of the answer to `GET_BROKER_CONFIG`: the keys that `UPDATE_BROKER_CONFIG` has set, separated by commas. Apache's
+/// brokers do not send it, and other clients ignore it.
+pub const CHANGED_KEYS: &str = "changedKeys";

@@ -18,7 +18,7 @@ pub fn decode_properties(text: &str) -> Vec<(String, String)> {
     read_properties(text).into_iter().map(owned).collect()
 }
 
-/// The same for those who do not keep them.
+/// The same, borrowed from the text.
 pub fn read_properties(text: &str) -> Vec<(&str, &str)> {
     let mut properties: Vec<(&str, &str)> = Vec::with_capacity(8);
     // Looked through one by one while they are few; a peer may send thousands.
@@ -56,7 +56,7 @@ pub fn encode_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a 
     text
 }
 
-/// The same for those who have a text to put them into.
+/// The same, appended to a text.
 pub fn put_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>, text: &mut String) {
     // All bytes of a part, many at a time, instead of one by one up to the first that is wrong.
     let separates = |part: &str| part.bytes().fold(false, |found, byte| found | (byte == 1) | (byte == 2));

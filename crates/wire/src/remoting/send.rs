@@ -1,3 +1,5 @@
+//! The header of a send.
+
 use super::{
     Command, FieldError, code,
     fields::{Found, truth},

@@ -1,10 +1,10 @@
-//! A dead letter: what it was, and how to send it again.
+//! A dead letter: the topic it came from, and the message to send again.
 
 use redstart_client::admin::{Message, OutgoingMessage, POP_RETRY_SEPARATORS, RETRY_PREFIX, property};
 use redstart_wire::remoting::flag;
 
-/// Properties that say how a message fared, not what it is. A message that is sent again has yet to fare; and what was
-/// delayed or part of a transaction was due and decided long ago.
+/// Properties of a message's deliveries, not of the message. They do not hold for a message that is sent again: it has not been
+/// delivered yet, and its delay has passed and its transaction is decided.
 const LEFT_OUT: [&str; 24] = [
     property::RETRY_TOPIC,
     property::DELIVER_AT,
@@ -29,7 +29,7 @@ const LEFT_OUT: [&str; 24] = [
     "POP_CK",
     "1ST_POP_TIME",
     "CONSUME_START_TIME",
-    // A second message with this key would be taken for the first.
+    // The broker would drop a second message with this key as a duplicate.
     "DEDUP_KEY",
 ];
 const DEAD_LETTER_PROPERTIES: &str = "DLQ_";
@@ -39,12 +39,12 @@ pub fn origin(group: &str, message: &Message) -> Option<String> {
     let named =
         message.property(property::DEAD_LETTER_ORIGIN).or_else(|| message.property(property::RETRY_TOPIC))?;
     let Some(retried) = named.strip_prefix(RETRY_PREFIX) else { return Some(named.to_owned()) };
-    // Apache names the retry topic of consumers that pop, which holds the group's name and the topic's.
+    // For consumers that pop, Apache names the retry topic: the group's name and the topic's name together.
     let topic = retried.strip_prefix(group)?.strip_prefix(POP_RETRY_SEPARATORS)?;
     (!topic.is_empty()).then(|| topic.to_owned())
 }
 
-/// The same message, for the topic it came from. It keeps its id, as with mqadmin.
+/// The message to send to `topic`. It keeps its id, as with mqadmin.
 pub fn again(message: &Message, topic: &str) -> OutgoingMessage {
     let kept = |name: &str| !LEFT_OUT.contains(&name) && !name.starts_with(DEAD_LETTER_PROPERTIES);
     let properties = message.properties.iter().filter(|(name, _)| kept(name));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_knows_where_it_came_from() {
+    fn the_topic_of_a_dead_letter_is_found() {
         let cases = [
             (vec![("RETRY_TOPIC", "orders")], Some("orders")),
             (vec![("RETRY_TOPIC", "%RETRY%g_orders")], Some("orders")),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_sent_again_as_what_it_was_and_without_how_it_fared() {
+    fn it_is_sent_again_without_the_properties_of_its_deliveries() {
         let letter = letter(&[
             ("UNIQ_KEY", "ID"),
             ("TAGS", "a"),

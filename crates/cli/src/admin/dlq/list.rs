@@ -1,3 +1,5 @@
+//! `redstart dlq list`.
+
 use std::collections::BTreeMap;
 
 use clap::Args;
@@ -7,8 +9,9 @@ use serde::Serialize;
 use crate::admin::{
     Session,
     output::{Style, View},
+    resource::stored_messages,
     table::Table,
-    time,
+    time::Time,
 };
 
 #[derive(Debug, Args)]
@@ -24,17 +27,16 @@ impl List {
                 let group = &topic[DEAD_LETTER_PREFIX.len()..];
                 let stats = admin.topic_stats(&broker.address, topic).await?;
                 let (letters, last) = found.entry(group.to_owned()).or_default();
-                for (_, row) in stats.queues {
-                    *letters += row.max_offset - row.min_offset;
-                    *last = row.last_update_timestamp.max(*last);
-                }
+                *letters += stored_messages(&stats);
+                let stored = stats.queues.iter().map(|(_, row)| row.last_update_timestamp);
+                *last = stored.max().unwrap_or_default().max(*last);
             }
         }
         found.retain(|_, (letters, _)| *letters > 0);
         let row = |(group, (dead_letters, last)): (String, (i64, i64))| Row {
             group,
             dead_letters,
-            last_at: time::iso(last),
+            last_at: Time(last),
         };
         session.output.show(&Groups { groups: found.into_iter().map(row).collect() })
     }
@@ -50,7 +52,7 @@ struct Groups {
 struct Row {
     group: String,
     dead_letters: i64,
-    last_at: Option<String>,
+    last_at: Time,
 }
 
 impl View for Groups {
@@ -58,9 +60,9 @@ impl View for Groups {
         if self.groups.is_empty() {
             return "no group has dead letters".to_owned();
         }
-        let mut table = Table::new().left("GROUP").right("DEAD LETTERS").left("LAST (UTC)");
+        let mut table = Table::new().left("GROUP").right("DEAD LETTERS").left("LAST");
         for row in &self.groups {
-            table.row([row.group.clone(), row.dead_letters.to_string(), time::shown(row.last_at.as_deref())]);
+            table.row([row.group.clone(), row.dead_letters.to_string(), style.time(row.last_at)]);
         }
         table.render(style)
     }

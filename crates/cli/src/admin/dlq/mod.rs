@@ -1,3 +1,5 @@
+//! `redstart dlq`: the dead letters of consumer groups.
+
 mod letter;
 mod list;
 mod resend;
@@ -13,7 +15,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the groups that have dead letters, and how many
+    /// List the groups that have dead letters, with their number
     List(list::List),
     /// Show the dead letters of a group
     Show(show::Show),
@@ -29,7 +31,7 @@ pub async fn run(command: &Command, session: &Session) -> anyhow::Result<()> {
     }
 }
 
-/// The dead letters of a group; `None` when it has never had one.
+/// A reader of a group's dead letters; `None` when the group has never had one.
 async fn open(session: &Session, group: &str, start: Start) -> anyhow::Result<Option<Reader>> {
     let topic = format!("{DEAD_LETTER_PREFIX}{group}");
     match Reader::open(&session.admin, &topic, start, Expression::All).await {

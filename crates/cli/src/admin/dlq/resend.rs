@@ -1,3 +1,5 @@
+//! `redstart dlq resend`.
+
 use std::collections::BTreeMap;
 
 use anyhow::Context;
@@ -17,20 +19,21 @@ use crate::admin::{
     time::{self, Moment},
 };
 
-/// Dead letters that are looked at in one go: they are read before anything is sent.
+/// Dead letters of one run. All are read before the first is sent, so that the operator can confirm their number.
 const LETTERS_MAX: usize = 10_000;
 
 #[derive(Debug, Args)]
 pub struct Resend {
+    /// Name of the consumer group
     group: String,
-    /// Only those that came from this topic
+    /// Resend only those that came from this topic
     #[arg(short, long)]
     topic: Option<String>,
-    /// At most so many, the oldest first
+    /// Resend at most this many, the oldest first
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Only those that died at or after: a time (UTC), or how long ago
-    #[arg(long, value_parser = time::moment, default_value = "earliest")]
+    /// Resend only those that died at or after this time (UTC), or how long ago, such as 1h
+    #[arg(long, value_name = "WHEN", value_parser = time::moment, default_value = "earliest")]
     from: Moment,
     #[command(flatten)]
     consent: Consent,
@@ -51,7 +54,7 @@ impl Resend {
             admin.route(topic).await?;
         }
         let what = format!(
-            "send {} of consumer group {} again to {}; they stay dead letters, and a second resend sends them a second time",
+            "send {} of consumer group {} again to {}; they stay in the dead-letter queue, and another resend sends them again",
             count(letters.len(), "dead letter"),
             self.group,
             listed(&topics)
@@ -60,7 +63,7 @@ impl Resend {
         for (topic, letter) in &letters {
             let sent = admin.send(&again(letter, topic)).await;
             sent.with_context(|| {
-                format!("{} sent again, then {} was not", count(done.resent, "dead letter"), letter.id())
+                format!("{} sent again, then {} failed", count(done.resent, "dead letter"), letter.id())
             })?;
             done.resent += 1;
             *done.topics.entry(topic.clone()).or_default() += 1;
@@ -68,7 +71,7 @@ impl Resend {
         session.output.show(&done)
     }
 
-    /// The dead letters that are wanted with the topics they came from, and how many say nothing of theirs.
+    /// The selected dead letters with the topics they came from, and the number of those whose topic is not known.
     async fn read(&self, session: &Session) -> anyhow::Result<(Vec<(String, Message)>, usize)> {
         let (mut letters, mut without) = (Vec::new(), 0);
         let limit = self.limit.unwrap_or(LETTERS_MAX).min(LETTERS_MAX);
@@ -94,16 +97,16 @@ impl Resend {
 struct Done {
     group: String,
     resent: usize,
-    /// Dead letters that do not say which topic they came from.
+    /// Dead letters whose topic is not known.
     without_origin: usize,
-    /// How many went to each topic.
+    /// Dead letters sent to each topic.
     topics: BTreeMap<String, usize>,
 }
 
 impl View for Done {
     fn text(&self, _: Style) -> String {
         let mut text = match self.resent {
-            0 => format!("no dead letter of consumer group {} to send again", self.group),
+            0 => format!("consumer group {} has no dead letters to send again", self.group),
             resent => {
                 let topics: Vec<String> =
                     self.topics.iter().map(|(topic, count)| format!("{count} to {topic}")).collect();
@@ -116,7 +119,7 @@ impl View for Done {
             }
         };
         if self.without_origin > 0 {
-            text += &format!("; {} left, which do not say where they came from", self.without_origin);
+            text += &format!("; {} not sent, because their topic is not known", self.without_origin);
         }
         text
     }
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_counted() {
+    fn resent_letters_are_counted_by_topic() {
         let done = |topics: &[(&str, usize)], without_origin| Done {
             group: "g".to_owned(),
             resent: topics.iter().map(|(_, count)| count).sum(),
@@ -135,10 +138,10 @@ mod tests {
             topics: topics.iter().map(|(topic, count)| ((*topic).to_owned(), *count)).collect(),
         };
         let text = |done: Done| done.text(Style::default());
-        assert_eq!(text(done(&[], 0)), "no dead letter of consumer group g to send again");
+        assert_eq!(text(done(&[], 0)), "consumer group g has no dead letters to send again");
         assert_eq!(
             text(done(&[("a", 1), ("b", 2)], 1)),
-            "3 dead letters of consumer group g sent again: 1 to a and 2 to b; 1 left, which do not say where they came from"
+            "3 dead letters of consumer group g sent again: 1 to a and 2 to b; 1 not sent, because their topic is not known"
         );
     }
 }

@@ -1,3 +1,5 @@
+//! `redstart dlq show`.
+
 use std::collections::VecDeque;
 
 use clap::Args;
@@ -9,13 +11,13 @@ use crate::admin::{
     message::{MessageView, Start},
     output::{Style, View, count},
     table::Table,
-    time,
 };
 
 #[derive(Debug, Args)]
 pub struct Show {
+    /// Name of the consumer group
     group: String,
-    /// At most so many, the newest
+    /// Show at most this many, the newest
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: u32,
 }
@@ -46,7 +48,7 @@ struct Letters {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Letter {
-    /// Where it was sent to; `None` when nothing says so.
+    /// The topic that it was sent to; `None` when its properties do not tell.
     origin_topic: Option<String>,
     #[serde(flatten)]
     message: MessageView,
@@ -58,20 +60,24 @@ impl View for Letters {
             return format!("consumer group {} has no dead letters", self.group);
         }
         let mut table = Table::new()
-            .left("DIED AT (UTC)")
+            .left("DIED AT")
             .left("TOPIC")
             .left("ID")
             .right("RETRIES")
+            .wide("QUEUE")
+            .wide("OFFSET ID")
             .left("TAG")
             .left("KEYS")
             .left("BODY");
         for letter in &self.dead_letters {
             let message = &letter.message;
             table.row([
-                time::shown(message.stored_at.as_deref()),
+                style.time(message.stored_at),
                 letter.origin_topic.clone().unwrap_or_else(|| "?".to_owned()),
                 message.id.clone(),
                 message.retries.to_string(),
+                message.place(),
+                message.offset_id.clone(),
                 message.tag.clone().unwrap_or_default(),
                 message.keys.join(" "),
                 message.body.summary(),

@@ -1,8 +1,10 @@
-use std::time::Duration;
+//! `redstart group create`, `update` and `delete`.
 
-use anyhow::bail;
+use std::{collections::BTreeMap, time::Duration};
+
 use clap::Args;
-use redstart_client::admin::{Broker, DEAD_LETTER_PREFIX, Error, RETRY_PREFIX};
+use redstart_client::admin::{Broker, DEAD_LETTER_PREFIX, RETRY_PREFIX};
+use redstart_engine::{CONSUME_FROM, ConsumeFrom};
 use redstart_wire::remoting::body::{CustomizedRetry, GroupConfig, GroupRetryPolicy};
 use serde::Serialize;
 
@@ -11,13 +13,14 @@ use crate::admin::{
     Session,
     confirm::Consent,
     output::{Style, View, count, listed},
+    resource::{attribute, broker_names, holders, nothing_to_change, refuse_existing},
     target::Where,
     time,
 };
 
 const RETRIES_DEFAULT: i32 = 16;
 
-/// `1s,10s,1m`.
+/// Reads `1s,10s,1m`.
 fn delays(text: &str) -> Result<Delays, String> {
     text.split(',').map(|word| time::duration(word.trim())).collect::<Result<_, _>>().map(Delays)
 }
@@ -36,18 +39,37 @@ impl Delays {
     }
 }
 
+/// The protocol sends changes of attributes, not their new state: `+` before a key sets it, the others stay.
+fn attribute_changes(
+    set: &[(String, String)],
+    from: Option<ConsumeFrom>,
+) -> Option<BTreeMap<String, String>> {
+    let set = set.iter().map(|(key, value)| (format!("+{key}"), value.clone()));
+    let from = from.map(|from| (format!("+{CONSUME_FROM}"), from.to_string()));
+    let changes: BTreeMap<String, String> = set.chain(from).collect();
+    (!changes.is_empty()).then_some(changes)
+}
+
 #[derive(Debug, Args)]
 pub struct Create {
+    /// Name of the consumer group
     name: String,
-    /// Messages of a message group are consumed in order
+    /// Deliver the messages of a message group in order
     #[arg(long)]
     ordered: bool,
-    /// How often a message is tried again before it is a dead letter
+    /// Number of retries after which a message becomes a dead letter
     #[arg(long, value_name = "N", default_value_t = RETRIES_DEFAULT, value_parser = clap::value_parser!(i32).range(0..))]
     max_retries: i32,
-    /// When a message is tried again, such as 1s,10s,1m
+    /// Delays before the retries, such as 1s,10s,1m
     #[arg(long, value_name = "DELAYS", value_parser = delays)]
     retry_delays: Option<Delays>,
+    /// First message that the group gets of a topic: the earliest stored one, or the next one that arrives (latest). Without
+    /// it, the server's setting `new_groups_from` decides
+    #[arg(long, value_name = "earliest|latest")]
+    from: Option<ConsumeFrom>,
+    /// Further attributes, such as lite.bind.topic=orders; may be given several times
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
     #[command(flatten)]
     at: Where,
 }
@@ -55,23 +77,14 @@ pub struct Create {
 impl Create {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let masters = session.admin.masters(&self.at.target()).await?;
-        for broker in &masters {
-            match session.admin.group(&broker.address, &self.name).await {
-                Err(Error::UnknownGroup { .. }) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => bail!(
-                    "there is a consumer group {0} on {1} already; change it with: redstart group update {0}",
-                    self.name,
-                    broker.name
-                ),
-            }
-        }
+        refuse_existing::<GroupConfig>(session, &masters, &self.name).await?;
         let config = GroupConfig {
             group_name: self.name.clone(),
             consume_enable: true,
             consume_message_orderly: self.ordered,
             retry_max_times: self.max_retries,
             group_retry_policy: self.retry_delays.as_ref().map(Delays::policy),
+            attributes: attribute_changes(&self.attributes, self.from),
             ..GroupConfig::default()
         };
         for broker in &masters {
@@ -83,19 +96,26 @@ impl Create {
 
 #[derive(Debug, Args)]
 pub struct Update {
+    /// Name of the consumer group
     name: String,
-    /// Messages of a message group are consumed in order, or not
+    /// Deliver the messages of a message group in order, or not
     #[arg(long, value_name = "BOOL")]
     ordered: Option<bool>,
-    /// Whether consumers of the group get messages
+    /// Deliver messages to consumers of the group, or not
     #[arg(long, value_name = "BOOL")]
     enabled: Option<bool>,
-    /// How often a message is tried again before it is a dead letter
+    /// Number of retries after which a message becomes a dead letter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     max_retries: Option<i32>,
-    /// When a message is tried again, such as 1s,10s,1m
+    /// Delays before the retries, such as 1s,10s,1m
     #[arg(long, value_name = "DELAYS", value_parser = delays)]
     retry_delays: Option<Delays>,
+    /// Where the group begins in topics that it has not consumed yet
+    #[arg(long, value_name = "earliest|latest")]
+    from: Option<ConsumeFrom>,
+    /// Attributes to set, such as lite.bind.topic=orders; may be given several times
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
     #[command(flatten)]
     at: Where,
 }
@@ -106,12 +126,16 @@ impl Update {
             && self.enabled.is_none()
             && self.max_retries.is_none()
             && self.retry_delays.is_none()
+            && self.from.is_none()
+            && self.attributes.is_empty()
         {
-            bail!("nothing to change: give --ordered, --enabled, --max-retries or --retry-delays");
+            return Err(nothing_to_change(
+                "--ordered, --enabled, --max-retries, --retry-delays, --from or --attribute",
+            ));
         }
-        let having = having(session, &self.name, &self.at).await?;
+        let held = holders::<GroupConfig>(session, &self.name, &self.at.target()).await?;
         let mut last = None;
-        for (broker, old) in &having {
+        for (broker, old) in &held {
             let config = GroupConfig {
                 consume_enable: self.enabled.unwrap_or(old.consume_enable),
                 consume_message_orderly: self.ordered.unwrap_or(old.consume_message_orderly),
@@ -120,35 +144,15 @@ impl Update {
                     Some(delays) => Some(delays.policy()),
                     None => old.group_retry_policy.clone(),
                 },
-                // These are changes, and there are none.
-                attributes: None,
+                attributes: attribute_changes(&self.attributes, self.from),
                 ..old.clone()
             };
             session.admin.put_group(&broker.address, &config).await?;
             last = Some(config);
         }
-        let brokers: Vec<Broker> = having.into_iter().map(|(broker, _)| broker).collect();
-        session.output.show(&Changed::new(&last.unwrap_or_default(), &brokers, "changed"))
+        let brokers = held.iter().map(|(broker, _)| broker);
+        session.output.show(&Changed::new(&last.unwrap_or_default(), brokers, "changed"))
     }
-}
-
-/// The brokers that have the group, and what it is there.
-pub async fn having(
-    session: &Session,
-    group: &str,
-    at: &Where,
-) -> anyhow::Result<Vec<(Broker, GroupConfig)>> {
-    let mut found = Vec::new();
-    for broker in session.admin.masters(&at.target()).await? {
-        match session.admin.group(&broker.address, group).await {
-            Err(Error::UnknownGroup { .. }) => {}
-            other => found.push((broker, other?)),
-        }
-    }
-    if found.is_empty() {
-        return Err(Error::UnknownGroup { group: group.to_owned() }.into());
-    }
-    Ok(found)
 }
 
 #[derive(Debug, Serialize)]
@@ -164,13 +168,17 @@ struct Changed {
 }
 
 impl Changed {
-    fn new(config: &GroupConfig, brokers: &[Broker], done: &'static str) -> Changed {
+    fn new<'a>(
+        config: &GroupConfig,
+        brokers: impl IntoIterator<Item = &'a Broker>,
+        done: &'static str,
+    ) -> Changed {
         Changed {
             group: config.group_name.clone(),
             enabled: config.consume_enable,
             ordered: config.consume_message_orderly,
             max_retries: config.retry_max_times,
-            brokers: brokers.iter().map(|broker| broker.name.clone()).collect(),
+            brokers: broker_names(brokers),
             done,
         }
     }
@@ -191,6 +199,7 @@ impl View for Changed {
 
 #[derive(Debug, Args)]
 pub struct Delete {
+    /// Name of the consumer group
     name: String,
     #[command(flatten)]
     at: Where,
@@ -201,8 +210,8 @@ pub struct Delete {
 impl Delete {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let admin = &session.admin;
-        let brokers: Vec<Broker> =
-            having(session, &self.name, &self.at).await?.into_iter().map(|(broker, _)| broker).collect();
+        let held = holders::<GroupConfig>(session, &self.name, &self.at.target()).await?;
+        let brokers: Vec<Broker> = held.into_iter().map(|(broker, _)| broker).collect();
         let (mut lag, mut dead) = (0, 0);
         for broker in &brokers {
             let stats = admin.consume_stats(&broker.address, &self.name, None).await?;
@@ -210,11 +219,11 @@ impl Delete {
             dead += dead_letters(admin, &broker.address, &self.name).await?;
         }
         let online = Members::of(session, &brokers, &self.name).await?.members.len();
-        let names: Vec<String> = brokers.iter().map(|broker| broker.name.clone()).collect();
+        let names = broker_names(&brokers);
         let members =
             if online > 0 { format!(" ({} online)", count(online, "consumer")) } else { String::new() };
         let what = format!(
-            "delete consumer group {}{members} on {} with its progress ({} not consumed) and {}",
+            "delete consumer group {}{members} on {} with its offsets ({} not consumed) and {}",
             self.name,
             listed(&names),
             count(lag, "message"),
@@ -260,7 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_in_one_line() {
+    fn attributes_are_sent_as_changes() {
+        assert_eq!(attribute_changes(&[], None), None);
+        let bound = [attribute("lite.bind.topic=orders").unwrap()];
+        let changes = attribute_changes(&bound, Some(ConsumeFrom::Earliest)).unwrap();
+        let expected = [("+lite.bind.topic", "orders"), ("+consume.from", "earliest")];
+        assert_eq!(changes, expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    }
+
+    #[test]
+    fn a_change_is_reported_in_one_line() {
         let config = GroupConfig { group_name: "g".to_owned(), retry_max_times: 1, ..GroupConfig::default() };
         let broker = Broker { cluster: "c".to_owned(), name: "a".to_owned(), id: 0, address: String::new() };
         let text = Changed::new(&config, &[broker], "changed").text(Style::default());

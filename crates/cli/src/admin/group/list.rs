@@ -1,3 +1,5 @@
+//! `redstart group list`.
+
 use std::collections::BTreeMap;
 
 use clap::Args;
@@ -5,17 +7,18 @@ use redstart_client::admin::{Broker, Error, is_system_group};
 use redstart_wire::remoting::body::GroupConfig;
 use serde::Serialize;
 
-use super::{dead_letters, members::Members};
+use super::{dead_letters, members::Members, retry_delays};
 use crate::admin::{
     Session, all,
     output::{Style, View},
+    resource::{hide_internal, none_yet},
     table::Table,
     target::Where,
 };
 
 #[derive(Debug, Args)]
 pub struct List {
-    /// Also the server's own groups
+    /// Include the groups that the server uses itself
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]
@@ -25,24 +28,26 @@ pub struct List {
 impl List {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let brokers = session.admin.masters(&self.at.target()).await?;
-        let mut found: BTreeMap<String, GroupConfig> = BTreeMap::new();
+        let mut found: BTreeMap<String, (GroupConfig, Vec<String>)> = BTreeMap::new();
         for broker in &brokers {
             for (name, config) in session.admin.groups(&broker.address).await? {
-                found.entry(name).or_insert(config);
+                found.entry(name).or_insert((config, Vec::new())).1.push(broker.name.clone());
             }
         }
-        let before = found.len();
-        if !self.all {
-            found.retain(|name, _| !is_system_group(name));
-        }
-        let hidden = before - found.len();
-        let groups = all(found.values().map(|config| row(session, &brokers, config))).await;
+        let hidden = hide_internal(&mut found, self.all, is_system_group);
+        let groups = found.values().map(|(config, holders)| row(session, &brokers, config, holders));
+        let groups = all(groups).await;
         let groups = groups.into_iter().collect::<Result<_, _>>()?;
         session.output.show(&Groups { groups, hidden })
     }
 }
 
-async fn row(session: &Session, brokers: &[Broker], config: &GroupConfig) -> Result<Row, Error> {
+async fn row(
+    session: &Session,
+    brokers: &[Broker],
+    config: &GroupConfig,
+    holders: &[String],
+) -> Result<Row, Error> {
     let name = &config.group_name;
     let (mut lag, mut dead) = (0, 0);
     for broker in brokers {
@@ -58,6 +63,8 @@ async fn row(session: &Session, brokers: &[Broker], config: &GroupConfig) -> Res
         members: Members::of(session, brokers, name).await?.members.len(),
         lag,
         dead_letters: dead,
+        retry_delays: config.group_retry_policy.as_ref().and_then(retry_delays),
+        brokers: holders.to_vec(),
     })
 }
 
@@ -78,13 +85,17 @@ struct Row {
     members: usize,
     lag: i64,
     dead_letters: i64,
+    #[serde(skip)]
+    retry_delays: Option<String>,
+    #[serde(skip)]
+    brokers: Vec<String>,
 }
 
 impl View for Groups {
     fn text(&self, style: Style) -> String {
         if self.groups.is_empty() {
-            let all = if self.hidden > 0 { " (the server's own are shown with --all)" } else { "" };
-            return format!("no consumer groups yet{all}; a consumer makes its own when it first connects");
+            let hint = "a consumer creates its own when it first connects";
+            return none_yet("consumer groups", self.hidden, hint);
         }
         let mut table = Table::new()
             .left("GROUP")
@@ -93,6 +104,8 @@ impl View for Groups {
             .right("MEMBERS")
             .right("LAG")
             .right("DEAD LETTERS")
+            .wide("RETRY DELAYS")
+            .wide("BROKERS")
             .left("");
         for row in &self.groups {
             table.row([
@@ -102,6 +115,8 @@ impl View for Groups {
                 row.members.to_string(),
                 row.lag.to_string(),
                 row.dead_letters.to_string(),
+                row.retry_delays.clone().unwrap_or_else(|| "server default".to_owned()),
+                row.brokers.join(" "),
                 if row.enabled { "" } else { "disabled" }.to_owned(),
             ]);
         }
@@ -114,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_listed_and_none_is_said_in_words() {
+    fn groups_are_listed_and_an_empty_list_is_a_sentence() {
         let row = |group: &str, enabled| Row {
             group: group.to_owned(),
             enabled,
@@ -123,6 +138,8 @@ mod tests {
             members: 2,
             lag: 1234,
             dead_letters: 0,
+            retry_delays: None,
+            brokers: vec!["broker-a".to_owned()],
         };
         let groups = Groups { groups: vec![row("billing", true), row("g", false)], hidden: 0 };
         let expected = concat!(
@@ -131,6 +148,8 @@ mod tests {
             "g        ordered          16        2  1234             0  disabled\n",
         );
         assert_eq!(groups.text(Style::default()), expected);
+        let wide = groups.text(Style::wide());
+        assert!(wide.lines().nth(1).is_some_and(|line| line.ends_with("server default  broker-a")), "{wide}");
         let none = Groups { groups: vec![], hidden: 0 }.text(Style::default());
         assert!(none.starts_with("no consumer groups yet;"), "{none}");
     }

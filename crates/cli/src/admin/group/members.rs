@@ -1,10 +1,12 @@
+//! The consumers of a group that are online.
+
 use redstart_client::admin::{Broker, Error};
 use redstart_wire::remoting::body::ConsumerConnection;
 use serde::Serialize;
 
 use crate::admin::Session;
 
-/// Releases are odd numbers, ten to a minor version, from 4.0.0 on.
+/// RocketMQ numbers its releases from 4.0.0 on: a step of two for each, ten releases to a minor version.
 const FIRST_VERSION: i32 = 213;
 const NUMBERS_PER_RELEASE: i32 = 2;
 
@@ -24,12 +26,12 @@ pub struct Subscription {
     pub kind: String,
 }
 
-/// Who consumes for a group, at all brokers.
+/// The online consumers of a group on all brokers, and what they subscribe to.
 #[derive(Debug, Default)]
 pub struct Members {
     pub members: Vec<Member>,
     pub subscriptions: Vec<Subscription>,
-    /// RocketMQ's words, empty when nobody is online.
+    /// In RocketMQ's words; empty when no consumer is online.
     pub consume_type: String,
     pub message_model: String,
 }
@@ -44,7 +46,7 @@ impl Members {
             }
         }
         all.members.sort_unstable();
-        // A client is connected to every broker: it is the same one.
+        // A client is connected to every broker and counts once.
         all.members.dedup_by(|one, other| one.client_id == other.client_id);
         all.subscriptions.sort_unstable();
         all.subscriptions.dedup();

@@ -1,52 +1,54 @@
-use std::{collections::BTreeMap, time::Duration};
+//! `redstart group show`.
+
+use std::collections::BTreeMap;
 
 use clap::Args;
-use redstart_client::admin::{Broker, Error, Target};
-use redstart_wire::remoting::body::{GroupConfig, GroupRetryPolicy};
+use redstart_client::admin::{Broker, Target};
+use redstart_engine::CONSUME_FROM;
+use redstart_wire::remoting::body::GroupConfig;
 use serde::Serialize;
 
 use super::{
     dead_letters,
     members::{Member, Members, Subscription},
+    retry_delays,
 };
 use crate::admin::{
     Session,
     offset::QueueProgress,
-    output::{Style, View, fields},
+    output::{self, Style, View, fields},
+    resource::{broker_names, holders},
     table::Table,
 };
 
 #[derive(Debug, Args)]
 pub struct Show {
+    /// Name of the consumer group
     name: String,
 }
 
 impl Show {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let admin = &session.admin;
-        let (mut config, mut brokers) = (None::<GroupConfig>, Vec::<Broker>::new());
-        for broker in admin.masters(&Target::Everywhere).await? {
-            match admin.group(&broker.address, &self.name).await {
-                Err(Error::UnknownGroup { .. }) => continue,
-                known => config = Some(known?),
-            }
-            brokers.push(broker);
-        }
-        let config = config.ok_or_else(|| Error::UnknownGroup { group: self.name.clone() })?;
+        let held = holders::<GroupConfig>(session, &self.name, &Target::Everywhere).await?;
+        let (brokers, mut configs): (Vec<Broker>, Vec<GroupConfig>) = held.into_iter().unzip();
+        let config = configs.pop().unwrap_or_default();
         let progress = admin.progress(&self.name, None).await?;
         let members = Members::of(session, &brokers, &self.name).await?;
         let mut dead = 0;
         for broker in &brokers {
             dead += dead_letters(admin, &broker.address, &self.name).await?;
         }
+        let attributes = config.attributes.unwrap_or_default();
         session.output.show(&Group {
             group: self.name.clone(),
             enabled: config.consume_enable,
             ordered: config.consume_message_orderly,
             max_retries: config.retry_max_times,
             retry_delays: config.group_retry_policy.as_ref().and_then(retry_delays),
-            attributes: config.attributes.unwrap_or_default(),
-            brokers: brokers.into_iter().map(|broker| broker.name).collect(),
+            from: attributes.get(CONSUME_FROM).cloned(),
+            attributes,
+            brokers: broker_names(&brokers),
             consume_type: members.consume_type,
             message_model: members.message_model,
             members: members.members,
@@ -59,31 +61,6 @@ impl Show {
     }
 }
 
-/// `1s 5s 10s`, `from 5s to 2h, times 2`; nothing where the server has its own.
-fn retry_delays(policy: &GroupRetryPolicy) -> Option<String> {
-    let exponential = policy.r#type.as_deref() == Some("EXPONENTIAL");
-    match (exponential, &policy.exponential_retry_policy, &policy.customized_retry_policy) {
-        (true, Some(policy), _) => {
-            let (from, to) = (length(policy.initial), length(policy.max));
-            Some(format!("from {from} to {to}, times {}", policy.multiplier))
-        }
-        (false, _, Some(policy)) => {
-            Some(policy.next.iter().map(|ms| length(*ms)).collect::<Vec<_>>().join(" "))
-        }
-        _ => None,
-    }
-}
-
-fn length(ms: u64) -> String {
-    let length = Duration::from_millis(ms);
-    match (length.as_secs(), length.subsec_millis()) {
-        (seconds, 0) if seconds >= 3600 && seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
-        (seconds, 0) if seconds >= 60 && seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
-        (seconds, 0) => format!("{seconds}s"),
-        _ => format!("{ms}ms"),
-    }
-}
-
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Group {
@@ -92,6 +69,7 @@ struct Group {
     ordered: bool,
     max_retries: i32,
     retry_delays: Option<String>,
+    from: Option<String>,
     attributes: BTreeMap<String, String>,
     brokers: Vec<String>,
     consume_type: String,
@@ -111,15 +89,14 @@ impl Group {
             ("order", if self.ordered { "ordered" } else { "concurrent" }.to_owned()),
             ("enabled", if self.enabled { "yes" } else { "no" }.to_owned()),
             ("retries", self.max_retries.to_string()),
-            ("retry delays", self.retry_delays.clone().unwrap_or_else(|| "the server's".to_owned())),
+            ("retry delays", self.retry_delays.clone().unwrap_or_else(|| "server default".to_owned())),
+            ("starts from", self.from.clone().unwrap_or_else(|| "server default".to_owned())),
             ("brokers", self.brokers.join(" ")),
-            ("lag", format!("{}, {:.1} a second consumed", self.lag, self.per_second)),
+            ("lag", format!("{}, consuming {:.1}/s", self.lag, self.per_second)),
             ("dead letters", self.dead_letters.to_string()),
         ];
-        let attributes: Vec<String> =
-            self.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        if !attributes.is_empty() {
-            lines.push(("attributes", attributes.join(" ")));
+        if !self.attributes.is_empty() {
+            lines.push(("attributes", output::attributes(&self.attributes)));
         }
         fields(style, &lines)
     }
@@ -137,22 +114,22 @@ impl Group {
                 member.version.clone(),
             ]);
         }
-        let mut wanted = Table::new().left("SUBSCRIBES TO").left("EXPRESSION").left("KIND");
+        let mut subscriptions = Table::new().left("SUBSCRIBES TO").left("EXPRESSION").left("KIND");
         for subscription in &self.subscriptions {
-            wanted.row([
+            subscriptions.row([
                 subscription.topic.clone(),
                 subscription.expression.clone(),
                 subscription.kind.clone(),
             ]);
         }
-        members.render(style) + "\n" + &wanted.render(style)
+        members.render(style) + "\n" + &subscriptions.render(style)
     }
 }
 
 impl View for Group {
     fn text(&self, style: Style) -> String {
         let queues = match &self.queues[..] {
-            [] => "it has read no topic yet".to_owned(),
+            [] => "the group has not consumed from any topic yet".to_owned(),
             queues => QueueProgress::table(queues, style),
         };
         [self.fields(style), self.members(style), queues].join("\n")
@@ -180,6 +157,7 @@ mod tests {
             ordered: false,
             max_retries: 16,
             retry_delays: None,
+            from: Some("earliest".to_owned()),
             attributes: BTreeMap::new(),
             brokers: vec!["broker-a".to_owned()],
             consume_type: "CONSUME_PASSIVELY".to_owned(),
@@ -205,9 +183,10 @@ mod tests {
             "order         concurrent\n",
             "enabled       yes\n",
             "retries       16\n",
-            "retry delays  the server's\n",
+            "retry delays  server default\n",
+            "starts from   earliest\n",
             "brokers       broker-a\n",
-            "lag           20, 1.5 a second consumed\n",
+            "lag           20, consuming 1.5/s\n",
             "dead letters  0\n",
             "\n",
             "MEMBER  ADDRESS     LANGUAGE  VERSION\n",
@@ -216,15 +195,9 @@ mod tests {
             "SUBSCRIBES TO  EXPRESSION  KIND\n",
             "orders         *           TAG\n",
             "\n",
-            "TOPIC   BROKER    QUEUE  CONSUMED  NEXT  LAG  IN FLIGHT  LAST CONSUMED (UTC)\n",
+            "TOPIC   BROKER    QUEUE  CONSUMED  NEXT  LAG  IN FLIGHT  LAST CONSUMED\n",
             "orders  broker-a      3       100   120   20         10  -\n",
         );
         assert_eq!(group.text(Style::default()), expected);
-    }
-
-    #[test]
-    fn delays_are_short() {
-        let lengths = [500, 1000, 60_000, 90_000, 7_200_000].map(length);
-        assert_eq!(lengths, ["500ms", "1s", "1m", "90s", "2h"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A body on a screen.
+//! The body of a message as text or base64.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use redstart_client::admin::Message;
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use crate::admin::output::one_line;
 
-/// Characters of a body in a line.
+/// Characters of a body in a one-line summary.
 const SUMMARY_MAX: usize = 80;
 
-/// A body for scripts: as text where it is text.
+/// The fields of a body in JSON: text if it is UTF-8, base64 otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Body {
-    /// Of what the producer sent.
+    /// Size of the body that the producer sent, before compression.
     body_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
-    /// Why the body is as it is stored, compressed.
+    /// Why the body could not be decompressed; the other fields then hold it as it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_error: Option<String>,
 }
@@ -39,16 +39,18 @@ impl Body {
         }
     }
 
-    /// All of it, or why not.
+    /// The whole body, or why it cannot be shown.
     pub fn text(&self) -> String {
         match (&self.body, &self.body_error) {
             (Some(text), _) => text.split('\n').map(one_line).collect::<Vec<_>>().join("\n"),
             (None, Some(error)) => format!("({error}; {} bytes)", self.body_bytes),
-            (None, None) => format!("({} bytes that are no text; get them with --raw)", self.body_bytes),
+            (None, None) => {
+                format!("({} bytes of binary data; write them to a file with --raw)", self.body_bytes)
+            }
         }
     }
 
-    /// Its beginning, on one line.
+    /// The beginning of the body on one line.
     pub fn summary(&self) -> String {
         match &self.body {
             Some(text) => summary(text),
@@ -57,7 +59,7 @@ impl Body {
     }
 }
 
-/// The beginning of a text, on one line.
+/// The beginning of a text on one line.
 fn summary(text: &str) -> String {
     let mut short: String = one_line(text).chars().take(SUMMARY_MAX + 1).collect();
     if short.chars().count() > SUMMARY_MAX {
@@ -79,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_said_to_be_none() {
+    fn a_binary_body_is_described() {
         let binary = Body { body_bytes: 3, body_base64: Some("AAEC".to_owned()), ..Body::default() };
-        assert_eq!(binary.text(), "(3 bytes that are no text; get them with --raw)");
+        assert_eq!(binary.text(), "(3 bytes of binary data; write them to a file with --raw)");
         let packed = Body { body_bytes: 3, body_error: Some("packed".to_owned()), ..Body::default() };
         assert_eq!((packed.text().as_str(), packed.summary().as_str()), ("(packed; 3 bytes)", "(3 bytes)"));
         let text = Body { body_bytes: 3, body: Some("a\nb".to_owned()), ..Body::default() };

@@ -1,3 +1,5 @@
+//! Follows the queues of a topic: one pull in flight for each.
+
 use std::{collections::VecDeque, future::Future, pin::Pin, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -8,21 +10,22 @@ use super::{
     reader::{QueueReader, pull},
 };
 
-/// How long a broker holds a question that it has no answer to.
+/// How long a broker holds a pull for which it has no message.
 const WAIT: Duration = Duration::from_secs(15);
-/// Before a broker that has gone is tried again.
+/// Pause before a broker that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-type Asked<'a> = Pin<Box<dyn Future<Output = (QueueReader, Result<Pulled, Error>)> + 'a>>;
+type Pulling<'a> = Pin<Box<dyn Future<Output = (QueueReader, Result<Pulled, Error>)> + 'a>>;
 
 /// Every queue of a topic, each waiting for its next message.
 pub struct Following<'a> {
     admin: &'a Admin,
     topic: String,
     expression: Expression,
-    asked: FuturesUnordered<Asked<'a>>,
+    pulls: FuturesUnordered<Pulling<'a>>,
     ready: VecDeque<Message>,
-    away: bool,
+    /// The broker did not answer the last pull; it is reported once.
+    unreachable: bool,
 }
 
 impl<'a> Following<'a> {
@@ -32,45 +35,44 @@ impl<'a> Following<'a> {
             admin,
             topic,
             expression,
-            asked: FuturesUnordered::new(),
+            pulls: FuturesUnordered::new(),
             ready: VecDeque::new(),
-            away: false,
+            unreachable: false,
         };
         for queue in queues {
-            following.ask(queue, Duration::ZERO);
+            following.pull(queue, Duration::ZERO);
         }
         following
     }
 
-    fn ask(&mut self, queue: QueueReader, pause: Duration) {
+    fn pull(&mut self, queue: QueueReader, pause: Duration) {
         let (admin, topic, expression) = (self.admin, self.topic.clone(), self.expression.clone());
-        self.asked.push(Box::pin(async move {
+        self.pulls.push(Box::pin(async move {
             tokio::time::sleep(pause).await;
             let pulled = pull(admin, &topic, &expression, &queue, WAIT).await;
             (queue, pulled)
         }));
     }
 
-    /// The next message of any queue; `None` when there is no queue. A broker that goes away is waited for: it is told
-    /// once.
+    /// The next message of any queue; `None` when the topic has no queue. Waits for a broker that does not answer.
     pub async fn next(&mut self) -> Result<Option<Message>, Error> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
             }
-            let Some((mut queue, pulled)) = self.asked.next().await else { return Ok(None) };
+            let Some((mut queue, pulled)) = self.pulls.next().await else { return Ok(None) };
             match pulled {
                 Ok(pulled) => {
-                    self.away = false;
+                    self.unreachable = false;
                     queue.next = pulled.next;
                     self.ready.extend(pulled.messages);
-                    self.ask(queue, Duration::ZERO);
+                    self.pull(queue, Duration::ZERO);
                 }
                 Err(error @ (Error::NoBroker { .. } | Error::Connection(_))) => {
-                    if !std::mem::replace(&mut self.away, true) {
-                        eprintln!("redstart: {error}; waiting for it");
+                    if !std::mem::replace(&mut self.unreachable, true) {
+                        eprintln!("redstart: {error}; trying again until it answers");
                     }
-                    self.ask(queue, PAUSE);
+                    self.pull(queue, PAUSE);
                 }
                 Err(error) => return Err(error),
             }

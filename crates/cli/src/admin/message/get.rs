@@ -1,3 +1,5 @@
+//! `redstart message get`.
+
 use anyhow::bail;
 use clap::Args;
 use redstart_client::admin::{Admin, Error, Message, RETRY_PREFIX};
@@ -8,20 +10,19 @@ use super::MessageView;
 use crate::admin::{
     Session, all,
     output::{Style, View, fields},
-    time,
 };
 
-/// Properties that every message has; people need not see them.
-const EVERYWHERE: [&str; 4] = ["CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT"];
+/// Properties that every message has. Only JSON shows them.
+const UBIQUITOUS: [&str; 4] = ["CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT"];
 
 #[derive(Debug, Args)]
 pub struct Get {
-    /// The id that the producer printed, or the one that says where the message is stored
+    /// Message id that the producer got, or the offset id that says where the message is stored
     id: String,
-    /// The topic; without it all of them are searched
+    /// Topic of the message; without it, all topics are searched
     #[arg(short, long)]
     topic: Option<String>,
-    /// Print the body as it is, and nothing else
+    /// Write the body unchanged and nothing else
     #[arg(long)]
     raw: bool,
 }
@@ -35,12 +36,12 @@ impl Get {
                 Err(error) => bail!("message {}: {error}", self.id),
             };
         }
-        let groups = readers(&session.admin, &message).await.unwrap_or_default();
+        let groups = consuming_groups(&session.admin, &message).await.unwrap_or_default();
         session.output.show(&Details { message: MessageView::new(&message), groups })
     }
 
     async fn find(&self, admin: &Admin) -> anyhow::Result<Message> {
-        // An id that a producer made looks like an address too: it counts as one if a broker has that address.
+        // A producer's id can look like an offset id, which starts with an address: it is one if a broker has that address.
         let address = read_offset_message_id(&self.id).map(|(host, _)| host.to_string());
         let brokers = admin.brokers().await?;
         if address.is_some_and(|address| brokers.iter().any(|broker| broker.address == address)) {
@@ -58,15 +59,15 @@ impl Get {
             .filter(|name| !name.starts_with(RETRY_PREFIX) && !Admin::is_own_topic(name, &brokers));
         let found = all(searched.map(|topic| admin.messages_by_unique_key(topic, &self.id))).await;
         let mut found: Vec<Message> = found.into_iter().filter_map(Result::ok).flatten().collect();
-        // The same id in several topics is a message and its dead letter: the message was there first.
+        // The same id in two topics is a message and its dead letter. The message was stored first.
         found.sort_by_key(|message| message.stored.stored_at);
         let missing = || Error::NoMessage { what: format!("{} in any topic", self.id) };
         Ok(found.into_iter().next().ok_or_else(missing)?)
     }
 }
 
-/// The groups that read the topic, and whether they are done with the message.
-async fn readers(admin: &Admin, message: &Message) -> Result<Vec<Group>, Error> {
+/// The groups that consume the topic, and whether they have consumed the message.
+async fn consuming_groups(admin: &Admin, message: &Message) -> Result<Vec<Group>, Error> {
     let brokers = admin.brokers_of_topic(&message.stored.topic).await?;
     let Some(broker) = brokers.into_iter().find(|broker| broker.name == message.broker) else {
         return Ok(Vec::new());
@@ -75,8 +76,7 @@ async fn readers(admin: &Admin, message: &Message) -> Result<Vec<Group>, Error> 
     let mut groups = Vec::new();
     for group in names {
         let stats = admin.consume_stats(&broker.address, &group, Some(&message.stored.topic)).await?;
-        let own = |queue: i32| queue == message.stored.queue_id;
-        let row = stats.queues.iter().find(|(queue, _)| own(queue.queue_id));
+        let row = stats.queues.iter().find(|(queue, _)| queue.queue_id == message.stored.queue_id);
         if let Some((_, row)) = row {
             groups.push(Group { group, consumed: row.consumer_offset > message.stored.queue_offset });
         }
@@ -94,7 +94,7 @@ struct Details {
 #[derive(Debug, Serialize)]
 struct Group {
     group: String,
-    /// All messages up to this one are done.
+    /// All messages of the queue up to this one are consumed.
     consumed: bool,
 }
 
@@ -112,13 +112,13 @@ impl View for Details {
         if !message.keys.is_empty() {
             lines.push(("keys", message.keys.join(" ")));
         }
-        let at = |time: &Option<String>, host: &str| format!("{} at {host}", time::shown(time.as_deref()));
-        lines.push(("born", at(&message.born_at, &message.born_host)));
-        lines.push(("stored", at(&message.stored_at, &message.store_host)));
+        let at = |time, host: &str| format!("{} at {host}", style.time(time));
+        lines.push(("born", at(message.born_at, &message.born_host)));
+        lines.push(("stored", at(message.stored_at, &message.store_host)));
         if message.retries > 0 {
             lines.push(("retries", message.retries.to_string()));
         }
-        let properties = message.properties.iter().filter(|(name, _)| !EVERYWHERE.contains(&name.as_str()));
+        let properties = message.properties.iter().filter(|(name, _)| !UBIQUITOUS.contains(&name.as_str()));
         lines.extend(properties.map(|(name, value)| ("property", format!("{name} = {value}"))));
         for group in &self.groups {
             let state = if group.consumed { "consumed" } else { "not consumed" };

@@ -1,3 +1,5 @@
+//! `redstart message`.
+
 mod body;
 mod follow;
 mod get;
@@ -19,13 +21,13 @@ use super::Session;
 pub enum Command {
     /// Show a message by its id
     Get(get::Get),
-    /// Find the messages with a key
+    /// Find messages by a key
     Query(query::Query),
     /// Send a message
     Send(send::Send),
-    /// Print messages as they come, without a consumer group and without moving any offset
+    /// Print the newest messages of a topic, or follow it; uses no consumer group and moves no offset
     Tail(tail::Tail),
-    /// Show a message's way, from the trace topic
+    /// Show when a message was sent, received and consumed, from the trace topic
     Trace(trace::Trace),
 }
 

@@ -1,3 +1,5 @@
+//! `redstart message query`.
+
 use clap::Args;
 use redstart_client::admin::KeyQuery;
 use serde::Serialize;
@@ -11,18 +13,18 @@ use crate::admin::{
 
 #[derive(Debug, Args)]
 pub struct Query {
-    /// The topic
+    /// Topic to search
     topic: String,
-    /// The key
+    /// Key of the messages
     #[arg(short, long)]
     key: String,
-    /// Stored at or after: a time (UTC), or how long ago
-    #[arg(long, value_parser = time::moment)]
+    /// Only messages stored at or after this time (UTC), or how long ago, such as 1h
+    #[arg(long, value_name = "WHEN", value_parser = time::moment)]
     from: Option<Moment>,
-    /// Stored before
-    #[arg(long, value_parser = time::moment)]
+    /// Only messages stored before this time (UTC), or how long ago
+    #[arg(long, value_name = "WHEN", value_parser = time::moment)]
     to: Option<Moment>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, default_value_t = 64, value_name = "N")]
     limit: u32,
 }

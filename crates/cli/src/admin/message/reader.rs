@@ -1,3 +1,5 @@
+//! Reads a topic's messages in the order in which they were stored, up to its end at the start.
+
 use std::{collections::VecDeque, time::Duration};
 
 use redstart_client::admin::{
@@ -6,18 +8,18 @@ use redstart_client::admin::{
 
 use crate::admin::{all, time::Moment};
 
-/// Messages of one request.
+/// Messages of one pull.
 const BATCH: u32 = 32;
 
 /// Where reading begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     At(Moment),
-    /// So many messages before the end of each queue.
+    /// This many messages before the end of each queue.
     Last(u32),
 }
 
-/// One queue, read from an offset on.
+/// One queue and the position in it.
 #[derive(Debug)]
 pub struct QueueReader {
     pub broker: Broker,
@@ -28,7 +30,7 @@ pub struct QueueReader {
     buffer: VecDeque<Message>,
 }
 
-/// A topic, read in the order in which its messages were stored, up to where it ended when reading began.
+/// A topic that is read, queue by queue and merged by store time.
 #[derive(Debug)]
 pub struct Reader {
     topic: String,
@@ -85,7 +87,7 @@ impl Reader {
         Ok(oldest.and_then(|queue| queue.buffer.pop_front()))
     }
 
-    /// The queues, to be followed from where they ended.
+    /// The queues at their ends, to be followed from there.
     pub fn into_queues(self) -> (String, Expression, Vec<QueueReader>) {
         (self.topic, self.expression, self.queues)
     }
@@ -93,7 +95,7 @@ impl Reader {
 
 impl QueueReader {
     fn take(&mut self, pulled: Pulled) {
-        // What came after the end was not asked for; following finds it again.
+        // Messages behind the end are left to `follow`, which reads them again.
         let end = self.end;
         self.buffer.extend(pulled.messages.into_iter().filter(|message| message.stored.queue_offset < end));
         let stuck = pulled.next <= self.next || pulled.status == PullStatus::NoNewMessage;
@@ -101,7 +103,7 @@ impl QueueReader {
     }
 }
 
-/// Reads on in one queue, waiting for a message if there is none.
+/// Pulls the next messages of one queue; waits up to `wait` for one.
 pub async fn pull(
     admin: &Admin,
     topic: &str,
@@ -111,7 +113,7 @@ pub async fn pull(
 ) -> Result<Pulled, Error> {
     let request = PullRequest { topic, queue: queue.queue, offset: queue.next, max: BATCH, expression, wait };
     let mut pulled = admin.pull(&queue.broker.address, &queue.broker.name, &request).await?;
-    // Servers compare hashes of tags.
+    // Servers compare hashes of tags only, so that others may come, too.
     if let Expression::Tags(tags) = expression {
         pulled.messages.retain(|message| has_tag(tags, message.tag()));
     }

@@ -1,3 +1,5 @@
+//! `redstart message send`.
+
 use std::{
     io::{IsTerminal, Read},
     path::PathBuf,
@@ -16,41 +18,42 @@ use crate::admin::{
     time,
     topic::kind_of,
 };
+use crate::failure::Failure;
 
-/// Servers take 4 MiB unless they are told otherwise; a file beyond this is read by mistake.
+/// Servers accept 4 MiB by default and far less than this at most: a larger file was named by mistake.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct Send {
-    /// The topic
+    /// Topic to send to
     topic: String,
-    /// The body; without it and --body-file it is read from standard input
+    /// Body of the message; without it and --body-file, standard input is read
     #[arg(short, long, conflicts_with = "body_file")]
     body: Option<String>,
-    /// A file that holds the body
+    /// File with the body
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
-    /// The tag
+    /// Tag of the message
     #[arg(long)]
     tag: Option<String>,
-    /// A key to find the message by; may be given several times
+    /// Key to find the message by; may be given several times
     #[arg(short, long = "key", value_name = "KEY")]
     keys: Vec<String>,
-    /// A property; may be given several times
+    /// Property of the message; may be given several times
     #[arg(short, long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<(String, String)>,
-    /// The message group: its messages are consumed in order
+    /// Message group, whose messages are consumed in order
     #[arg(short, long)]
     group: Option<String>,
-    /// Deliver after a length of time, such as 30s
-    #[arg(long, value_parser = time::duration, conflicts_with = "deliver_at")]
+    /// Deliver after a delay, such as 30s
+    #[arg(long, value_name = "DURATION", value_parser = time::duration, conflicts_with = "deliver_at")]
     delay: Option<Duration>,
-    /// Deliver at a time (UTC), such as 2026-01-31T12:00
+    /// Deliver at this time (UTC), such as 2026-01-31T12:00
     #[arg(long, value_parser = time::time, value_name = "TIME")]
     deliver_at: Option<i64>,
 }
 
-/// `name=value`, of what the protocol can carry.
+/// Reads `name=value`. The protocol separates properties with the control characters 1 and 2.
 fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value))
@@ -58,7 +61,7 @@ fn property(text: &str) -> Result<(String, String), String> {
         {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => Err(format!("{text:?} is no property; write name=value")),
+        _ => Err("expected name=value".to_owned()),
     }
 }
 
@@ -68,7 +71,7 @@ impl Send {
         let config = config.ok_or_else(|| Error::UnknownTopic { topic: self.topic.clone() })?;
         let delayed = self.delay.is_some() || self.deliver_at.is_some();
         if let Some(why) = mismatch(kind_of(&config), self.group.is_some(), delayed) {
-            bail!("topic {} {why}", self.topic);
+            return Err(Failure::new("wrongMessageType", format!("topic {} {why}", self.topic)).into());
         }
         let message = self.message()?;
         let receipt = session.admin.send(&message).await?;
@@ -110,7 +113,9 @@ impl Send {
                     .with_context(|| format!("cannot read {}", path.display()))?;
             }
             None if std::io::stdin().is_terminal() => {
-                bail!("no body: give --body or --body-file, or pipe one in")
+                return Err(Failure::new("usage", "there is no body")
+                    .with_hint("give --body or --body-file, or pipe it in")
+                    .into());
             }
             None => {
                 let mut input = std::io::stdin().lock().take(BODY_BYTES_MAX + 1);
@@ -118,23 +123,23 @@ impl Send {
             }
         }
         if body.len() as u64 > BODY_BYTES_MAX {
-            bail!("the body has more than {BODY_BYTES_MAX} bytes");
+            bail!("the body is larger than {BODY_BYTES_MAX} bytes");
         }
         Ok(body.into())
     }
 }
 
-/// Why a topic does not take such a message. Servers do not look over this protocol, and a message of another type is one
-/// that 5.x consumers may never get in order or in time.
+/// Why a message does not fit the type of its topic. Servers do not check this over Remoting, and 5.x consumers may get a
+/// message of another type out of order or at the wrong time.
 fn mismatch(kind: &str, grouped: bool, delayed: bool) -> Option<String> {
-    let missing = |what: &str| Some(format!("is of type {kind}: its messages need {what}"));
+    let missing = |what: &str| Some(format!("has type {kind}: its messages need {what}"));
     let wrong =
-        |what: &str, kinds: &str| Some(format!("is of type {kind}: {what} goes to topics of type {kinds}"));
+        |what: &str, kinds: &str| Some(format!("has type {kind}: {what} needs a topic of type {kinds}"));
     match (kind, grouped, delayed) {
         ("FIFO", false, _) => missing("--group"),
         ("DELAY", _, false) => missing("--delay or --deliver-at"),
         ("TRANSACTION", _, _) => {
-            Some(format!("is of type {kind}: send to it with a client, which answers for its transaction"))
+            Some(format!("has type {kind}: use a client, which commits or rolls back its transaction"))
         }
         ("NORMAL" | "DELAY", true, _) => wrong("a message group", "FIFO"),
         ("NORMAL" | "FIFO", _, true) => wrong("a delayed message", "DELAY"),
@@ -179,13 +184,13 @@ impl Sent {
 impl View for Sent {
     fn text(&self, _: Style) -> String {
         let status = match self.status {
-            "flushDiskTimeout" => ", not yet on its disk",
-            "flushSlaveTimeout" => ", not yet on a second broker",
-            "slaveNotAvailable" => ", no second broker is there",
+            "flushDiskTimeout" => ", not yet flushed to disk",
+            "flushSlaveTimeout" => ", not yet on a replica",
+            "slaveNotAvailable" => ", no replica available",
             _ => "",
         };
         let place = match &self.recall_handle {
-            // Its place in the queue is not known before it is due.
+            // A delayed message gets its offset when it is due.
             Some(_) => format!("queue {} of {}, to be delivered later", self.queue, self.broker),
             None => format!("queue {} of {} at offset {}", self.queue, self.broker, self.offset),
         };
@@ -198,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_must_be_of_the_topics_type() {
+    fn a_message_must_have_the_type_of_its_topic() {
         let fits = [
             ("NORMAL", false, false),
             ("FIFO", true, false),
@@ -211,10 +216,10 @@ mod tests {
             assert_eq!(mismatch(kind, grouped, delayed), None, "{kind}");
         }
         let wrong = [
-            ("NORMAL", true, false, "is of type NORMAL: a message group goes to topics of type FIFO"),
-            ("NORMAL", false, true, "is of type NORMAL: a delayed message goes to topics of type DELAY"),
-            ("FIFO", false, false, "is of type FIFO: its messages need --group"),
-            ("DELAY", false, false, "is of type DELAY: its messages need --delay or --deliver-at"),
+            ("NORMAL", true, false, "has type NORMAL: a message group needs a topic of type FIFO"),
+            ("NORMAL", false, true, "has type NORMAL: a delayed message needs a topic of type DELAY"),
+            ("FIFO", false, false, "has type FIFO: its messages need --group"),
+            ("DELAY", false, false, "has type DELAY: its messages need --delay or --deliver-at"),
         ];
         for (kind, grouped, delayed, why) in wrong {
             assert_eq!(mismatch(kind, grouped, delayed).as_deref(), Some(why));

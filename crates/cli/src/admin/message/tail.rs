@@ -1,3 +1,5 @@
+//! `redstart message tail`.
+
 use std::collections::VecDeque;
 
 use clap::Args;
@@ -9,26 +11,26 @@ use crate::admin::{
     time::{self, Moment},
 };
 
-/// Without --from so many of the newest are printed.
+/// Messages printed without --from and --limit.
 const NEWEST: u32 = 10;
 
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// The topic
+    /// Topic to read
     topic: String,
-    /// Begin at: earliest, latest, a time (UTC), or how long ago: 10m [default: the newest 10; latest with --follow]
-    #[arg(long, value_parser = time::moment)]
+    /// Start at: earliest, latest, a time (UTC), or how long ago, such as 10m [default: the newest 10; latest with --follow]
+    #[arg(long, value_name = "WHERE", value_parser = time::moment)]
     from: Option<Moment>,
-    /// Go on when the end is reached, and print messages as they come
+    /// Continue at the end and print messages as they arrive
     #[arg(short, long)]
     follow: bool,
-    /// Only messages with this tag; several as 'a || b'
+    /// Only messages with this tag, or with one of several: 'a || b'
     #[arg(long, conflicts_with = "sql")]
     tag: Option<String>,
-    /// Only messages whose properties fit this SQL92 expression
+    /// Only messages whose properties match this SQL92 expression
     #[arg(long)]
     sql: Option<String>,
-    /// Stop after so many
+    /// Stop after this many messages
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -43,7 +45,7 @@ impl Tail {
         let expression = self.expression();
         let start = match (self.from, newest) {
             (Some(moment), _) => Start::At(moment),
-            // Which of the last fit cannot be known before they are read.
+            // Only reading all messages shows which of the newest match.
             (None, Some(_)) if expression != Expression::All => Start::At(Moment::Earliest),
             (None, Some(newest)) => Start::Last(newest),
             (None, None) => Start::At(Moment::Latest),
@@ -74,7 +76,7 @@ impl Tail {
         }
         if !self.follow {
             if printed == 0 {
-                eprintln!("no message in topic {} fits", self.topic);
+                eprintln!("no matching messages in topic {}", self.topic);
             }
             return Ok(());
         }

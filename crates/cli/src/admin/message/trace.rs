@@ -1,3 +1,5 @@
+//! `redstart message trace`.
+
 use clap::Args;
 use redstart_client::admin::{Error, KeyQuery, TRACE_TOPIC, Trace as Step, TraceKind};
 use serde::Serialize;
@@ -6,16 +8,16 @@ use crate::admin::{
     Session,
     output::{Style, View},
     table::Table,
-    time,
+    time::Time,
 };
 
 const MESSAGES_MAX: u32 = 64;
 
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// The id that the producer printed
+    /// Message id that the producer got
     id: String,
-    /// The topic that clients write their traces to
+    /// Topic that clients write their traces to
     #[arg(long, default_value = TRACE_TOPIC, value_name = "TOPIC")]
     trace_topic: String,
 }
@@ -24,16 +26,18 @@ impl Trace {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let query = KeyQuery { max: MESSAGES_MAX, ..KeyQuery::new(&self.trace_topic, &self.id) };
         let traces = match session.admin.trace(query).await {
-            // Nobody has written a trace yet.
+            // No client has written a trace yet.
             Err(Error::UnknownTopic { .. }) if self.trace_topic == TRACE_TOPIC => Vec::new(),
             other => other?,
         };
-        session.output.show(&Way { id: self.id.clone(), steps: traces.into_iter().map(Row::from).collect() })
+        session
+            .output
+            .show(&Steps { id: self.id.clone(), steps: traces.into_iter().map(Row::from).collect() })
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Way {
+struct Steps {
     id: String,
     steps: Vec<Row>,
 }
@@ -42,7 +46,7 @@ struct Way {
 #[serde(rename_all = "camelCase")]
 struct Row {
     step: &'static str,
-    at: Option<String>,
+    at: Time,
     group: String,
     client: String,
     took_ms: i64,
@@ -65,7 +69,7 @@ impl From<Step> for Row {
                 TraceKind::Received => "received",
                 TraceKind::Consumed => "consumed",
             },
-            at: time::iso(step.at),
+            at: Time(step.at),
             group: step.group,
             client: step.client,
             took_ms: step.took_ms,
@@ -79,21 +83,16 @@ impl From<Step> for Row {
     }
 }
 
-impl View for Way {
+impl View for Steps {
     fn text(&self, style: Style) -> String {
         if self.steps.is_empty() {
             return format!(
-                "no trace of {}: its clients wrote none (4.x clients do when tracing is switched on), or it is gone",
+                "no trace of {}: its clients did not write one (4.x clients do when tracing is enabled), or it has expired",
                 self.id
             );
         }
-        let mut table = Table::new()
-            .left("STEP")
-            .left("AT (UTC)")
-            .left("GROUP")
-            .left("CLIENT")
-            .right("TOOK")
-            .left("RESULT");
+        let mut table =
+            Table::new().left("STEP").left("AT").left("GROUP").left("CLIENT").right("TOOK").left("RESULT");
         for step in &self.steps {
             let result = match step.success {
                 Some(true) => "success",
@@ -102,7 +101,7 @@ impl View for Way {
             };
             table.row([
                 step.step.to_owned(),
-                time::shown(step.at.as_deref()),
+                style.time(step.at),
                 step.group.clone(),
                 step.client.clone(),
                 format!("{} ms", step.took_ms),
@@ -120,19 +119,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_a_table_in_the_order_of_time() {
+    fn steps_are_a_table_in_the_order_of_time() {
         let sent =
             ["Pub", "1769860800000", "r", "pg", "t", "ID", "", "", "h", "5", "7", "0", "OID", "true", "c"];
         let got = ["SubAfter", "q", "ID", "30", "false", "", "0", "1769860801000", "billing"];
         let text = format!("{}\u{2}{}\u{2}", sent.join("\u{1}"), got.join("\u{1}"));
         let steps = read_trace(&text, "10.0.0.1").into_iter().map(Row::from).collect();
         let expected = concat!(
-            "STEP      AT (UTC)                  GROUP    CLIENT     TOOK  RESULT\n",
+            "STEP      AT                        GROUP    CLIENT     TOOK  RESULT\n",
             "sent      2026-01-31 12:00:00.000Z  pg       10.0.0.1   7 ms  success\n",
             "consumed  2026-01-31 12:00:01.000Z  billing  10.0.0.1  30 ms  failed\n",
         );
-        assert_eq!(Way { id: "ID".to_owned(), steps }.text(Style::default()), expected);
-        let none = Way { id: "ID".to_owned(), steps: vec![] }.text(Style::default());
+        assert_eq!(Steps { id: "ID".to_owned(), steps }.text(Style::default()), expected);
+        let none = Steps { id: "ID".to_owned(), steps: vec![] }.text(Style::default());
         assert!(none.starts_with("no trace of ID"), "{none}");
     }
 }

@@ -1,3 +1,5 @@
+//! `redstart offset`: the offsets of a consumer group.
+
 mod plan;
 mod reset;
 mod show;
@@ -6,13 +8,13 @@ use clap::Subcommand;
 use redstart_wire::remoting::body::{ConsumeStatsRow, Queue};
 use serde::Serialize;
 
-use super::{Session, output::Style, table::Table, time};
+use super::{Session, output::Style, table::Table, time::Time};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show where a consumer group stands in each queue
+    /// Show the offset and the lag of a consumer group in each queue
     Show(show::Show),
-    /// Move a consumer group in a topic: to the end, to the beginning, or to a time
+    /// Move a consumer group to the end, to the beginning or to a time of a topic
     Reset(reset::Reset),
 }
 
@@ -23,20 +25,20 @@ pub async fn run(command: &Command, session: &Session) -> anyhow::Result<()> {
     }
 }
 
-/// Where a group stands in a queue.
+/// The offset of a group in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueProgress {
     topic: String,
     broker: String,
     queue: i32,
-    /// Everything below it is done.
+    /// All messages below it are consumed.
     consumer_offset: i64,
-    /// The next message will have it.
+    /// The offset that the next message will get.
     max_offset: i64,
     lag: i64,
     in_flight: i64,
-    last_consumed_at: Option<String>,
+    last_consumed_at: Time,
 }
 
 impl QueueProgress {
@@ -49,7 +51,7 @@ impl QueueProgress {
             max_offset: row.broker_offset,
             lag: row.lag(),
             in_flight: (row.pull_offset - row.consumer_offset).max(0),
-            last_consumed_at: time::iso(row.last_timestamp),
+            last_consumed_at: Time(row.last_timestamp),
         }
     }
 
@@ -62,7 +64,7 @@ impl QueueProgress {
             .right("NEXT")
             .right("LAG")
             .right("IN FLIGHT")
-            .left("LAST CONSUMED (UTC)");
+            .left("LAST CONSUMED");
         for queue in queues {
             table.row([
                 queue.topic.clone(),
@@ -72,7 +74,7 @@ impl QueueProgress {
                 queue.max_offset.to_string(),
                 queue.lag.to_string(),
                 queue.in_flight.to_string(),
-                time::shown(queue.last_consumed_at.as_deref()),
+                style.time(queue.last_consumed_at),
             ]);
         }
         table.render(style)

@@ -1,8 +1,10 @@
+//! `redstart offset reset`.
+
 use clap::Args;
 use redstart_client::admin::{Boundary, Broker, Error};
 use serde::Serialize;
 
-use super::plan::{self, Move};
+use super::plan::{self, Effect, Move};
 use crate::admin::{
     Session, all,
     confirm::Consent,
@@ -11,17 +13,18 @@ use crate::admin::{
     time::{self, Moment},
 };
 
-/// What servers take for the end.
+/// The timestamp that stands for the end of a queue.
 const END: i64 = -1;
 
 #[derive(Debug, Args)]
 pub struct Reset {
+    /// Name of the consumer group
     group: String,
-    /// The topic
+    /// Topic in which the group is moved
     #[arg(short, long)]
     topic: String,
-    /// latest, earliest, a time (UTC), or how long ago: 30m
-    #[arg(long, value_parser = time::moment)]
+    /// Where to: latest, earliest, a time (UTC), or how long ago, such as 30m
+    #[arg(long, value_name = "WHERE", value_parser = time::moment)]
     to: Moment,
     #[command(flatten)]
     consent: Consent,
@@ -47,10 +50,10 @@ impl Reset {
         };
         for broker in &brokers {
             match admin.reset_offsets(&broker.address, &self.group, &self.topic, timestamp).await {
-                // A server that leaves the move to consumers, and there are none.
+                // This server leaves the move to online consumers, and there are none.
                 Err(Error::NotOnline { .. }) => self.store(session, broker, &moves).await?,
                 Err(error) => return Err(error.into()),
-                // Where the server put it counts: messages come in meanwhile.
+                // Messages may have arrived since the plan was made: report the offsets that the server set.
                 Ok(offsets) => {
                     for (queue, offset) in offsets {
                         let own =
@@ -60,12 +63,13 @@ impl Reset {
                 }
             }
         }
-        let (again, skipped) = plan::effect(&moves);
+        let Effect { again, skipped, remaining } = Effect::of(&moves);
         session.output.show(&Done {
             group: self.group.clone(),
             topic: self.topic.clone(),
             again,
             skipped,
+            remaining,
             queues: moves.into_iter().map(Moved::from).collect(),
         })
     }
@@ -88,6 +92,7 @@ impl Reset {
                 queue,
                 from,
                 to,
+                end: max,
             })
         };
         let queues =
@@ -109,10 +114,12 @@ impl Reset {
 struct Done {
     group: String,
     topic: String,
-    /// Messages that come again.
+    /// Messages that are delivered again.
     again: i64,
-    /// Messages that are passed over.
+    /// Messages that are not delivered any more.
     skipped: i64,
+    /// Messages that are to be delivered after the move.
+    remaining: i64,
     queues: Vec<Moved>,
 }
 
@@ -144,8 +151,8 @@ impl View for Done {
         }
         let (group, topic) = (&self.group, &self.topic);
         let head = format!(
-            "consumer group {group} moved in topic {topic}; passed over: {}, to come again: {}\n\n",
-            self.skipped, self.again
+            "consumer group {group} moved in topic {topic}; skipped: {}, delivered again: {}, to consume: {}\n\n",
+            self.skipped, self.again, self.remaining
         );
         head + &table.render(style)
     }

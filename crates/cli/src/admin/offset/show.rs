@@ -1,3 +1,5 @@
+//! `redstart offset show`.
+
 use clap::Args;
 use redstart_client::admin::Error;
 use serde::Serialize;
@@ -10,8 +12,9 @@ use crate::admin::{
 
 #[derive(Debug, Args)]
 pub struct Show {
+    /// Name of the consumer group
     group: String,
-    /// Only in this topic
+    /// Only the queues of this topic
     #[arg(short, long)]
     topic: Option<String>,
 }
@@ -26,7 +29,7 @@ impl Show {
             return Err(Error::UnknownGroup { group: self.group.clone() }.into());
         }
         let progress = admin.progress(&self.group, self.topic.as_deref()).await?;
-        session.output.show(&Standing {
+        session.output.show(&Offsets {
             group: self.group.clone(),
             lag: progress.lag(),
             queues: progress.queues.iter().map(QueueProgress::new).collect(),
@@ -35,18 +38,18 @@ impl Show {
 }
 
 #[derive(Debug, Serialize)]
-struct Standing {
+struct Offsets {
     group: String,
     lag: i64,
     queues: Vec<QueueProgress>,
 }
 
-impl View for Standing {
+impl View for Offsets {
     fn text(&self, style: Style) -> String {
         match &self.queues[..] {
-            [] => format!("consumer group {} has read no topic yet", self.group),
+            [] => format!("consumer group {} has not consumed from any topic yet", self.group),
             queues => {
-                QueueProgress::table(queues, style) + &format!("\nlag of {} in all: {}", self.group, self.lag)
+                QueueProgress::table(queues, style) + &format!("\ntotal lag of {}: {}", self.group, self.lag)
             }
         }
     }

@@ -1,7 +1,9 @@
-use anyhow::bail;
+//! `redstart topic create`, `update` and `delete`.
+
 use clap::Args;
-use redstart_client::admin::{Broker, Error, TopicSpec};
+use redstart_client::admin::{Broker, TopicSpec};
 use redstart_engine::TopicName;
+use redstart_wire::remoting::body::TopicEntry;
 use serde::Serialize;
 
 use super::{Kind, MESSAGE_TYPE, Permission, Settings};
@@ -9,18 +11,12 @@ use crate::admin::{
     Session,
     confirm::Consent,
     output::{Style, View, count, listed},
+    resource::{attribute, broker_names, holders, nothing_to_change, refuse_existing, stored_messages},
     target::Where,
 };
+use crate::failure::Failure;
 
-/// `key=value`.
-fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is no attribute; write key=value")),
-    }
-}
-
-/// In the words of the protocol.
+/// The protocol sends changes of attributes: `+key=value` sets one, the others stay.
 fn attributes(kind: Option<Kind>, others: &[(String, String)]) -> String {
     let kind = kind.map(|kind| format!("+{MESSAGE_TYPE}={}", kind.name()));
     let others = others.iter().map(|(key, value)| format!("+{key}={value}"));
@@ -29,17 +25,18 @@ fn attributes(kind: Option<Kind>, others: &[(String, String)]) -> String {
 
 #[derive(Debug, Args)]
 pub struct Create {
+    /// Name of the topic
     name: String,
-    /// What kind of messages it takes
+    /// Type of its messages
     #[arg(long, value_enum, default_value_t = Kind::Normal)]
     r#type: Kind,
     /// Queues on each broker
     #[arg(long, default_value_t = 8, value_name = "N")]
     queues: u32,
-    /// Who may read and write
+    /// What clients may do: read and write, read, write, or nothing
     #[arg(long, value_enum, default_value_t = Permission::Rw)]
     permission: Permission,
-    /// Further attributes, such as lite.topic.expiration=60
+    /// Further attributes, such as lite.topic.expiration=60; may be given several times
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
     #[command(flatten)]
@@ -49,21 +46,11 @@ pub struct Create {
 impl Create {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         if TopicName::new(&self.name).is_ok_and(|name| name.is_reserved()) {
-            bail!("topic {} is the broker's own: it is made when it is needed", self.name);
+            let message = format!("topic {} is reserved: the broker creates it when it needs it", self.name);
+            return Err(Failure::new("reservedTopic", message).into());
         }
-        let admin = &session.admin;
-        let masters = admin.masters(&self.at.target()).await?;
-        for broker in &masters {
-            match admin.topic_config(&broker.address, &self.name).await {
-                Err(Error::UnknownTopic { .. }) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => bail!(
-                    "there is a topic {0} on {1} already; change it with: redstart topic update {0}",
-                    self.name,
-                    broker.name
-                ),
-            }
-        }
+        let masters = session.admin.masters(&self.at.target()).await?;
+        refuse_existing::<TopicEntry>(session, &masters, &self.name).await?;
         let spec = TopicSpec {
             permission: self.permission.bits(),
             attributes: attributes(Some(self.r#type), &self.attributes),
@@ -77,23 +64,24 @@ impl Create {
 
 #[derive(Debug, Args)]
 pub struct Update {
+    /// Name of the topic
     name: String,
-    /// What kind of messages it takes
+    /// Type of its messages
     #[arg(long, value_enum)]
     r#type: Option<Kind>,
     /// Queues on each broker
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
-    /// Queues that are read, while the others are drained or added
+    /// Queues that consumers read; differs from --write-queues while queues are added or drained
     #[arg(long, value_name = "N", conflicts_with = "queues")]
     read_queues: Option<u32>,
-    /// Queues that are written to
+    /// Queues that producers write to
     #[arg(long, value_name = "N", conflicts_with = "queues")]
     write_queues: Option<u32>,
-    /// Who may read and write
+    /// What clients may do: read and write, read, write, or nothing
     #[arg(long, value_enum)]
     permission: Option<Permission>,
-    /// Further attributes
+    /// Attributes to set, such as lite.topic.expiration=60; may be given several times
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
     #[command(flatten)]
@@ -109,40 +97,25 @@ impl Update {
             && self.permission.is_none()
             && self.attributes.is_empty();
         if nothing {
-            bail!("nothing to change: give --queues, --type, --permission or --attribute");
+            return Err(nothing_to_change("--queues, --type, --permission or --attribute"));
         }
-        let having = having(session, &self.name, &self.at).await?;
-        let brokers: Vec<Broker> = having.iter().map(|(broker, _)| broker.clone()).collect();
+        let held = holders::<TopicEntry>(session, &self.name, &self.at.target()).await?;
+        let brokers: Vec<Broker> = held.iter().map(|(broker, _)| broker.clone()).collect();
         let changed = |at: usize| {
-            let old = &having[at].1;
+            let old = TopicSpec::of(&held[at].1);
             TopicSpec {
                 read_queues: self.queues.or(self.read_queues).unwrap_or(old.read_queues),
                 write_queues: self.queues.or(self.write_queues).unwrap_or(old.write_queues),
                 permission: self.permission.map_or(old.permission, Permission::bits),
                 attributes: attributes(self.r#type, &self.attributes),
-                ..old.clone()
+                ..old
             }
         };
         session.output.show(&Changed { settings: put(session, &brokers, changed).await?, done: "changed" })
     }
 }
 
-/// The brokers that have the topic, and what it is there.
-async fn having(session: &Session, topic: &str, at: &Where) -> anyhow::Result<Vec<(Broker, TopicSpec)>> {
-    let mut found = Vec::new();
-    for broker in session.admin.masters(&at.target()).await? {
-        match session.admin.topic_config(&broker.address, topic).await {
-            Err(Error::UnknownTopic { .. }) => {}
-            other => found.push((broker, TopicSpec::of(&other?))),
-        }
-    }
-    if found.is_empty() {
-        return Err(Error::UnknownTopic { topic: topic.to_owned() }.into());
-    }
-    Ok(found)
-}
-
-/// Changes the topic on each broker, and reads what it then is.
+/// Changes the topic on each broker, and reads its new settings.
 async fn put(
     session: &Session,
     brokers: &[Broker],
@@ -154,8 +127,7 @@ async fn put(
         session.admin.put_topic(&broker.address, &spec).await?;
         last = Some(session.admin.topic_config(&broker.address, &spec.name).await?);
     }
-    let names = brokers.iter().map(|broker| broker.name.clone()).collect();
-    Ok(Settings::new(&last.unwrap_or_default(), names))
+    Ok(Settings::new(&last.unwrap_or_default(), broker_names(brokers)))
 }
 
 #[derive(Debug, Serialize)]
@@ -186,6 +158,7 @@ impl View for Changed {
 
 #[derive(Debug, Args)]
 pub struct Delete {
+    /// Name of the topic
     name: String,
     #[command(flatten)]
     at: Where,
@@ -196,17 +169,16 @@ pub struct Delete {
 impl Delete {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let admin = &session.admin;
-        let brokers: Vec<Broker> =
-            having(session, &self.name, &self.at).await?.into_iter().map(|(broker, _)| broker).collect();
+        let held = holders::<TopicEntry>(session, &self.name, &self.at.target()).await?;
+        let brokers: Vec<Broker> = held.into_iter().map(|(broker, _)| broker).collect();
         let (mut messages, mut groups) = (0, Vec::new());
         for broker in &brokers {
-            let stats = admin.topic_stats(&broker.address, &self.name).await?;
-            messages += stats.queues.iter().map(|(_, row)| row.max_offset - row.min_offset).sum::<i64>();
+            messages += stored_messages(&admin.topic_stats(&broker.address, &self.name).await?);
             groups.extend(admin.groups_of_topic(&broker.address, &self.name).await.unwrap_or_default());
         }
         groups.sort_unstable();
         groups.dedup();
-        let names: Vec<String> = brokers.iter().map(|broker| broker.name.clone()).collect();
+        let names = broker_names(&brokers);
         let read = if groups.is_empty() { String::new() } else { format!(", read by {}", listed(&groups)) };
         let what = format!(
             "delete topic {} with {} on {}{read}",
@@ -222,7 +194,7 @@ impl Delete {
                 clusters.push(&broker.cluster);
             }
         }
-        // While other brokers have the topic, the name servers keep its route there.
+        // The name servers keep the route while another broker has the topic.
         if admin.topic_config_anywhere(&self.name).await?.is_none() {
             for cluster in clusters {
                 admin.delete_topic_in_names(&self.name, Some(cluster)).await?;
@@ -252,20 +224,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_written_as_the_protocol_wants_them() {
+    fn attributes_are_sent_as_changes() {
         assert_eq!(attributes(None, &[]), "");
         let expiration = attribute("lite.topic.expiration=60").unwrap();
         assert_eq!(
             attributes(Some(Kind::Lite), &[expiration]),
             "+message.type=LITE,+lite.topic.expiration=60"
         );
-        for bad in ["", "a", "=b", "a="] {
-            assert!(attribute(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]
-    fn a_change_is_told_in_one_line() {
+    fn a_change_is_reported_in_one_line() {
         let settings = Settings {
             topic: "orders".to_owned(),
             r#type: "FIFO".to_owned(),

@@ -1,3 +1,5 @@
+//! `redstart topic`.
+
 mod change;
 mod list;
 mod show;
@@ -12,13 +14,13 @@ use super::Session;
 pub enum Command {
     /// Create a topic
     Create(change::Create),
-    /// Change a topic: what is not named stays as it is
+    /// Change a topic; settings that are not given stay as they are
     Update(change::Update),
     /// Delete a topic and its messages
     Delete(change::Delete),
     /// List the topics
     List(list::List),
-    /// Show a topic: settings, queues, groups that read it
+    /// Show a topic: settings, queues, and the groups that consume it
     Show(show::Show),
 }
 
@@ -35,7 +37,7 @@ pub async fn run(command: &Command, session: &Session) -> anyhow::Result<()> {
 const MESSAGE_TYPE: &str = "message.type";
 const UNSPECIFIED: &str = "NORMAL";
 
-/// What kind of messages a topic takes.
+/// The type of a topic's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     Normal,
@@ -95,7 +97,7 @@ fn permission_name(bits: u8) -> &'static str {
     }
 }
 
-/// What is set for a topic.
+/// The settings of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Settings {
@@ -119,7 +121,7 @@ impl Settings {
         }
     }
 
-    /// `8`, or `8 read, 4 written` while a topic shrinks or grows.
+    /// `8`, or `8 read, 4 written` while queues are added or drained.
     fn queues(&self) -> String {
         match (self.read_queues, self.write_queues) {
             (read, write) if read == write => read.to_string(),

@@ -1,32 +1,34 @@
+//! `redstart topic show`.
+
 use std::collections::BTreeMap;
 
 use clap::Args;
-use redstart_client::admin::{Error, Target};
+use redstart_client::admin::Target;
+use redstart_wire::remoting::body::TopicEntry;
 use serde::Serialize;
 
 use super::Settings;
 use crate::admin::{
     Session, all,
-    output::{Style, View, fields},
+    output::{self, Style, View, fields},
+    resource::holders,
     table::Table,
-    time,
+    time::Time,
 };
 
 #[derive(Debug, Args)]
 pub struct Show {
+    /// Name of the topic
     name: String,
 }
 
 impl Show {
     pub async fn run(&self, session: &Session) -> anyhow::Result<()> {
         let admin = &session.admin;
-        let (mut entry, mut names) = (None, Vec::new());
+        let (mut entry, mut names) = (TopicEntry::default(), Vec::new());
         let (mut queues, mut groups, mut put_per_second) = (Vec::new(), Vec::new(), 0.0);
-        for broker in admin.masters(&Target::Everywhere).await? {
-            match admin.topic_config(&broker.address, &self.name).await {
-                Err(Error::UnknownTopic { .. }) => continue,
-                known => entry = Some(known?),
-            }
+        for (broker, held) in holders::<TopicEntry>(session, &self.name, &Target::Everywhere).await? {
+            entry = held;
             let stats = admin.topic_stats(&broker.address, &self.name).await?;
             put_per_second += stats.put_per_second;
             queues.extend(stats.queues.into_iter().map(|(queue, row)| Queue {
@@ -35,12 +37,11 @@ impl Show {
                 min_offset: row.min_offset,
                 max_offset: row.max_offset,
                 messages: row.max_offset - row.min_offset,
-                last_stored_at: time::iso(row.last_update_timestamp),
+                last_stored_at: Time(row.last_update_timestamp),
             }));
             groups.extend(admin.groups_of_topic(&broker.address, &self.name).await.unwrap_or_default());
             names.push(broker.name);
         }
-        let entry = entry.ok_or_else(|| Error::UnknownTopic { topic: self.name.clone() })?;
         groups.sort_unstable();
         groups.dedup();
         let group = async |group: &String| {
@@ -81,7 +82,7 @@ struct Queue {
     min_offset: i64,
     max_offset: i64,
     messages: i64,
-    last_stored_at: Option<String>,
+    last_stored_at: Time,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,18 +93,16 @@ struct Group {
 
 impl View for Topic {
     fn text(&self, style: Style) -> String {
-        let attributes: Vec<String> =
-            self.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut lines = vec![
             ("topic", self.settings.topic.clone()),
             ("type", self.settings.r#type.clone()),
             ("queues", self.settings.queues()),
             ("permission", self.settings.permission.to_owned()),
             ("brokers", self.settings.brokers.join(" ")),
-            ("messages", format!("{}, {:.1} a second coming in", self.messages, self.put_per_second)),
+            ("messages", format!("{}, receiving {:.1}/s", self.messages, self.put_per_second)),
         ];
-        if !attributes.is_empty() {
-            lines.push(("attributes", attributes.join(" ")));
+        if !self.attributes.is_empty() {
+            lines.push(("attributes", output::attributes(&self.attributes)));
         }
         let mut queues = Table::new()
             .left("BROKER")
@@ -111,7 +110,7 @@ impl View for Topic {
             .right("FIRST")
             .right("NEXT")
             .right("MESSAGES")
-            .left("LAST STORED (UTC)");
+            .left("LAST STORED");
         for queue in &self.queues {
             queues.row([
                 queue.broker.clone(),
@@ -119,12 +118,12 @@ impl View for Topic {
                 queue.min_offset.to_string(),
                 queue.max_offset.to_string(),
                 queue.messages.to_string(),
-                time::shown(queue.last_stored_at.as_deref()),
+                style.time(queue.last_stored_at),
             ]);
         }
         let mut text = fields(style, &lines) + "\n" + &queues.render(style) + "\n";
         if self.groups.is_empty() {
-            return text + "no group has read it";
+            return text + "no group has consumed it";
         }
         let mut groups = Table::new().left("GROUP").right("LAG");
         for group in &self.groups {
@@ -142,13 +141,13 @@ mod tests {
 
     #[test]
     fn a_topic_is_shown_with_its_queues_and_readers() {
-        let queue = |queue, max_offset, last: Option<&str>| Queue {
+        let queue = |queue, max_offset, last| Queue {
             broker: "broker-a".to_owned(),
             queue,
             min_offset: 0,
             max_offset,
             messages: max_offset,
-            last_stored_at: last.map(str::to_owned),
+            last_stored_at: Time(last),
         };
         let topic = Topic {
             settings: Settings {
@@ -163,7 +162,7 @@ mod tests {
             attributes: [("message.type".to_owned(), "FIFO".to_owned())].into(),
             messages: 12,
             put_per_second: 0.25,
-            queues: vec![queue(0, 12, Some("2026-01-31T12:00:00.000Z")), queue(1, 0, None)],
+            queues: vec![queue(0, 12, 1_769_860_800_000), queue(1, 0, 0)],
             groups: vec![Group { group: "billing".to_owned(), lag: Some(3) }],
         };
         let expected = concat!(
@@ -172,10 +171,10 @@ mod tests {
             "queues      2\n",
             "permission  rw\n",
             "brokers     broker-a\n",
-            "messages    12, 0.2 a second coming in\n",
+            "messages    12, receiving 0.2/s\n",
             "attributes  message.type=FIFO\n",
             "\n",
-            "BROKER    QUEUE  FIRST  NEXT  MESSAGES  LAST STORED (UTC)\n",
+            "BROKER    QUEUE  FIRST  NEXT  MESSAGES  LAST STORED\n",
             "broker-a      0      0    12        12  2026-01-31 12:00:00.000Z\n",
             "broker-a      1      0     0         0  -\n",
             "\n",

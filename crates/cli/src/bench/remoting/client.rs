@@ -1,3 +1,5 @@
+//! Routes and connections of a Remoting client.
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
@@ -5,13 +7,13 @@ use redstart_client::Connection;
 use redstart_wire::remoting::{Command, Serialization, body::TopicRoute, code, from_slice};
 use serde::de::DeserializeOwned;
 
-/// As Java's producers have it.
+/// The timeout of Java's producers.
 pub const TIMEOUT: Duration = Duration::from_secs(3);
 const MASTER: &str = "0";
 const READABLE: u8 = 4;
 const WRITABLE: u8 = 2;
 
-/// A connection to the name server and one to each broker of the topics.
+/// Connections to the name server and to each broker of the topics.
 #[derive(Debug)]
 pub struct Client {
     names: Connection,
@@ -19,7 +21,7 @@ pub struct Client {
     pub serialization: Serialization,
 }
 
-/// One queue of a topic and how to reach it.
+/// One queue of a topic and the address of its broker.
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub connection: Arc<Connection>,
@@ -28,7 +30,7 @@ pub struct Queue {
     pub id: u32,
 }
 
-/// Which queues of a topic are wanted.
+/// Selects the readable or the writable queues of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     Sending,
@@ -64,7 +66,7 @@ impl Client {
         Ok(queues)
     }
 
-    /// Where the topic is; `None` when it does not exist.
+    /// The route of the topic; `None` when it does not exist.
     pub async fn route(&self, topic: &str) -> anyhow::Result<Option<TopicRoute>> {
         let request = self.request(code::GET_ROUTEINFO_BY_TOPIC).with_field("topic", topic);
         let answer = self.names.call(request, TIMEOUT).await?;
@@ -88,7 +90,7 @@ impl Client {
     }
 }
 
-/// Brokers that have queues of the topic: name, address, and how many.
+/// Brokers that have queues of the topic: name, address, number of queues.
 fn places(route: &TopicRoute, purpose: For) -> Vec<(String, String, u32)> {
     let place = |queues: &redstart_wire::remoting::body::QueueData| {
         let (count, permission) = match purpose {
@@ -102,7 +104,7 @@ fn places(route: &TopicRoute, purpose: For) -> Vec<(String, String, u32)> {
     route.queue_datas.iter().filter_map(place).collect()
 }
 
-/// The answer, if it says that all went well.
+/// The answer, if its code is success.
 pub fn succeeded(answer: Command) -> anyhow::Result<Command> {
     if answer.code != code::SUCCESS {
         bail!("{} ({})", answer.remark.as_deref().unwrap_or("refused without a word"), answer.code);
@@ -110,7 +112,7 @@ pub fn succeeded(answer: Command) -> anyhow::Result<Command> {
     Ok(answer)
 }
 
-/// The body as JSON, also as Java writes it.
+/// Reads a body as JSON, also in the lenient form that Java writes.
 pub fn json<T: DeserializeOwned>(answer: &Command) -> anyhow::Result<T> {
     from_slice(&answer.body).context("the answer's body is not what it should be")
 }

@@ -1,3 +1,5 @@
+//! One connection to a broker.
+
 use anyhow::{Context, bail};
 use bytes::BytesMut;
 use redstart_wire::remoting::{self as wire, Command};
@@ -10,8 +12,8 @@ use super::client::TIMEOUT;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// A connection to a broker that one task reads and writes, so that a call costs little next to what the server does for
-/// it: what has gathered is written at once, and answers are taken as they come.
+/// A connection to a broker that a single task reads and writes. Requests are buffered and written together, which keeps the
+/// cost of a call far below what the server spends on it.
 #[derive(Debug)]
 pub struct Line {
     address: String,
@@ -30,7 +32,7 @@ impl Line {
         Ok(Line { address: address.to_owned(), stream, input: BytesMut::new(), output: BytesMut::new() })
     }
 
-    /// Keeps a request for the next [`Line::write`].
+    /// Buffers a request for the next [`Line::write`].
     pub fn put(&mut self, request: &Command) {
         wire::encode(request, &mut self.output);
     }
@@ -39,7 +41,7 @@ impl Line {
         Ok(self.stream.write_all_buf(&mut self.output).await?)
     }
 
-    /// Waits until something has come. Nothing is lost if the wait is given up.
+    /// Waits for bytes. Cancel-safe: no bytes are lost when the future is dropped.
     pub async fn read(&mut self) -> anyhow::Result<()> {
         self.input.reserve(READ_BYTES);
         if self.stream.read_buf(&mut self.input).await? == 0 {
@@ -48,7 +50,7 @@ impl Line {
         Ok(())
     }
 
-    /// The next answer that has come whole. What the server asks of its own accord is left unanswered.
+    /// The next complete answer in the buffer. Requests of the server are ignored.
     pub fn answer(&mut self) -> anyhow::Result<Option<Command>> {
         while let Some(command) = wire::decode(&mut self.input)? {
             if command.is_response() {

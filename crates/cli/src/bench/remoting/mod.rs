@@ -1,4 +1,4 @@
-//! A client of the Remoting protocol, as the 4.x clients are one.
+//! A minimal client of the Remoting protocol, which sends what 4.x clients send.
 
 mod client;
 mod line;
@@ -16,11 +16,11 @@ pub use pipeline::pipelines;
 pub use puller::{Puller, pullers};
 pub use topics::create_topics;
 
-/// How often calls are looked for that nobody has answered in time.
+/// How often calls are checked for timeouts.
 const SWEEP: Duration = Duration::from_millis(500);
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
-/// How headers are written.
+/// Encoding of the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Serialization {
     Json,

@@ -1,3 +1,5 @@
+//! Sends over Remoting with several calls in flight.
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -19,13 +21,13 @@ use crate::bench::{
     load::Meter,
 };
 
-/// Sends over one connection with several calls under way: an answer makes room for the next request.
+/// Sends over one connection with a fixed number of calls in flight: each answer allows the next request.
 #[derive(Debug)]
 pub struct Pipeline {
     address: String,
     requests: Requests,
     in_flight: usize,
-    /// Those under way, by number.
+    /// The calls in flight, by request number.
     calls: HashMap<i32, Call>,
     next: i32,
 }
@@ -36,7 +38,7 @@ struct Call {
     began: Instant,
 }
 
-/// The pipelines of all clients: each client has one to every broker of the topics, and they share the calls out.
+/// The pipelines of all clients: each client has one to every broker of the topics, and the calls are divided among them.
 pub async fn pipelines(common: &Common, sending: &Sending) -> anyhow::Result<Vec<Pipeline>> {
     let serialization = common.target.serialization.into();
     let mut pipelines = Vec::new();
@@ -69,11 +71,11 @@ pub async fn pipelines(common: &Common, sending: &Sending) -> anyhow::Result<Vec
 }
 
 impl Pipeline {
-    /// Sends until the end of the load.
+    /// Sends until the load ends.
     pub async fn run(mut self, meter: Arc<Meter>, body: impl Body, done: Done) {
         while !meter.stopping() {
             if let Err(error) = self.talk(&meter, &body, done).await {
-                // Every call under way has failed, or the one that wanted to begin.
+                // All calls in flight have failed, or the one that was to start.
                 (0..self.calls.len().max(1)).for_each(|_| meter.failed(&format!("{error:#}")));
                 self.calls.clear();
                 drop(tokio::time::timeout(RECONNECT_AFTER, meter.stopped()).await);
@@ -90,7 +92,7 @@ impl Pipeline {
             {
                 self.put(due, body(due), &mut line);
             }
-            // The answers meanwhile are few bytes: the server never waits for their reader.
+            // Answers are small: the server does not block on them while this task writes.
             line.write().await?;
             if meter.stopping() && self.calls.is_empty() {
                 return Ok(());
@@ -126,7 +128,7 @@ impl Pipeline {
         }
     }
 
-    /// Gives up calls whose time is over.
+    /// Fails calls that have timed out.
     fn sweep(&mut self, meter: &Meter) {
         let before = self.calls.len();
         self.calls.retain(|_, call| call.began.elapsed() < TIMEOUT);

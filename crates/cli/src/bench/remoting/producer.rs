@@ -1,3 +1,5 @@
+//! The send requests of a producer.
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
@@ -8,7 +10,7 @@ use crate::bench::{driver::Sending, produce::Messages};
 
 const GROUP: &str = "bench-producer";
 
-/// The requests of a Java producer: to one queue after the other, or to the queue of a message group.
+/// Builds the requests of a Java producer: to the queues in turn, or to the queue of a message group.
 #[derive(Debug)]
 pub struct Requests {
     serialization: Serialization,
@@ -21,14 +23,14 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Those of the `number`th client, which has these queues of each topic.
+    /// For the `number`th client, with these queues of each topic.
     pub fn new(
         sending: &Sending,
         serialization: Serialization,
         number: usize,
         topics: Vec<Vec<Queue>>,
     ) -> Requests {
-        // Ids differ between runs, programs and clients.
+        // Message ids must differ between runs, processes and clients.
         let run = now_ms() & 0xFFFF_FFFF;
         let id_prefix = format!("{run:08X}{:06X}{number:04X}", std::process::id() & 0xFF_FFFF);
         let (messages, batch) = (sending.messages.clone(), sending.batch);
@@ -54,7 +56,7 @@ impl Requests {
         }
     }
 
-    /// Where a call goes: its topic by turns, and there the queue by turns or by the message group.
+    /// The queue of a call: topics take turns, and within a topic the queues take turns or the message group decides.
     fn queue(&self, first: u64) -> &Queue {
         let (call, topics) = (first / self.batch, self.topics.len() as u64);
         let queues = &self.topics[(call % topics) as usize];
@@ -77,7 +79,7 @@ impl Requests {
             .and("n", &queue.broker)
     }
 
-    /// Properties of the n-th message. A batch belongs to one queue, so all its messages have the first one's group.
+    /// Properties of the n-th message. A batch goes to one queue, so all its messages have the message group of the first.
     fn properties(&self, n: u64, first: u64) -> String {
         let messages = &self.messages;
         let id = format!("{}{n:014X}", self.id_prefix);

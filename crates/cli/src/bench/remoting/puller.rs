@@ -1,3 +1,5 @@
+//! Receives over Remoting as a push consumer does: by pulling every queue.
+
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -20,17 +22,17 @@ use crate::bench::{
     load::Meter,
 };
 
-/// Commits the offset, may be held, and brings its subscription along.
+/// System flag of a pull: it commits the offset, the broker may hold it, and it carries the subscription.
 const FLAGS: i32 = 1 | 2 | 4;
-/// As Java's push consumer has it: how long the broker holds a pull, and how long the client waits for it.
+/// Values of Java's push consumer: how long the broker holds a pull, and how long the client waits for the answer.
 const HELD: Duration = Duration::from_secs(15);
 const PULL_TIMEOUT: Duration = Duration::from_secs(30);
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
 const BATCH_USUAL: usize = 32;
-/// Numbers of requests that store an offset; a pull has the number of its queue.
+/// Request numbers from here on belong to offset commits; a pull has the number of its queue.
 const STORES: i32 = 1 << 24;
 
-/// Reads some queues of a broker over one connection, each a pull after the other.
+/// Reads some queues of a broker over one connection, with one pull in flight for each queue.
 #[derive(Debug)]
 pub struct Puller {
     address: String,
@@ -38,18 +40,18 @@ pub struct Puller {
     stored_at: Instant,
 }
 
-/// One queue and how far it was read.
+/// One queue and its next offset.
 #[derive(Debug)]
 struct Pulled {
     pull: Command,
     store: Command,
     offset: i64,
     stored: i64,
-    /// When the pull under way began, if one is.
+    /// Start of the pull in flight, if there is one.
     began: Option<Instant>,
 }
 
-/// All queues of the topics, shared out among the clients.
+/// All queues of the topics, divided among the clients.
 pub async fn pullers(
     common: &Common,
     topics: &[String],
@@ -113,7 +115,7 @@ impl Pulled {
         Command { opaque, ..request.with_field("commitOffset", self.offset) }
     }
 
-    /// The messages of an answer; the next pull begins behind them.
+    /// The messages of an answer; the next pull starts after them.
     fn take(&mut self, answer: Command) -> anyhow::Result<Vec<Received>> {
         match answer.code {
             code::SUCCESS => {
@@ -131,7 +133,7 @@ impl Pulled {
 }
 
 impl Puller {
-    /// Receives until the end of the load.
+    /// Receives until the load ends.
     pub async fn run(mut self, meter: Arc<Meter>, each: impl Each) {
         while !meter.stopping() {
             if let Err(error) = self.talk(&meter, &each).await {
@@ -155,7 +157,7 @@ impl Puller {
                     }
                 }
                 _ = sweep.tick() => self.sweep(&mut line, meter),
-                // Nobody waits for messages that may never come.
+                // A pull that the broker holds is dropped when the load ends.
                 () = meter.stopped() => return self.leave(line).await,
             }
         }
@@ -173,11 +175,11 @@ impl Puller {
             }),
             None => succeeded(answer).map(drop),
         };
-        // A queue that was refused is tried again by the next sweep.
+        // The next sweep tries a queue again whose pull was refused.
         taken.unwrap_or_else(|error| meter.failed(&format!("{error:#}")));
     }
 
-    /// Begins pulls where none is under way, gives up those whose time is over, and stores offsets when that is due.
+    /// Starts missing pulls, fails those that have timed out, and commits offsets when they are due.
     fn sweep(&mut self, line: &mut Line, meter: &Meter) {
         for (n, queue) in (0..).zip(&mut self.queues) {
             if queue.began.is_some_and(|began| began.elapsed() > PULL_TIMEOUT) {
@@ -193,7 +195,7 @@ impl Puller {
         }
     }
 
-    /// Stores how far the queues were read; says of how many.
+    /// Commits the offsets of the queues; returns the number of commits.
     fn store(&mut self, line: &mut Line) -> usize {
         self.stored_at = Instant::now();
         let mut count = 0;
@@ -208,7 +210,7 @@ impl Puller {
         count
     }
 
-    /// Stores the last offsets and waits until that is done.
+    /// Commits the last offsets and waits for the answers.
     async fn leave(&mut self, mut line: Line) -> anyhow::Result<()> {
         let mut waiting = self.store(&mut line);
         line.write().await?;

@@ -1,3 +1,5 @@
+//! Creates the topics of a load.
+
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -8,10 +10,10 @@ use redstart_wire::remoting::{Serialization, body::ClusterInfo, code};
 
 use super::client::{Client, TIMEOUT, json, succeeded};
 
-/// How long a broker may take to tell the name server of a new topic.
+/// How long a broker may take to register a new topic with the name server.
 const KNOWN_MAX: Duration = Duration::from_secs(40);
 
-/// Makes the topics that are missing, on every broker, and waits until the name server knows them.
+/// Creates the missing topics on every broker and waits until the name server knows them.
 pub async fn create_topics(
     name_server: &str,
     topics: &[String],

@@ -1,3 +1,5 @@
+//! Commands for users and access control.
+
 use super::{ONE_BROKER, OR_CLUSTER, Spec, command};
 use crate::mqadmin::{
     accounts, auth,
@@ -5,12 +7,12 @@ use crate::mqadmin::{
 };
 
 const USER: Opt = value("u", "username", "Name of the user");
-const PASSWORD: Opt = value("p", "password", "The password");
+const PASSWORD: Opt = value("p", "password", "Password");
 const KIND: Opt = value("t", "userType", "Super or Normal");
-const SUBJECT: Opt = value("s", "subject", "Who it is about: User:name");
-const RESOURCES: Opt = value("r", "resources", "What it is about: Topic:name,Group:name,Cluster:name");
-const ACTIONS: Opt = value("a", "actions", "What is done: Pub,Sub,Create,Update,Delete,Get,List,All");
-const HOSTS: Opt = value("i", "sourceIp", "From where, addresses or networks separated by commas");
+const SUBJECT: Opt = value("s", "subject", "Subject: User:name");
+const RESOURCES: Opt = value("r", "resources", "Resources: Topic:name,Group:name,Cluster:name");
+const ACTIONS: Opt = value("a", "actions", "Actions: Pub,Sub,Create,Update,Delete,Get,List,All");
+const HOSTS: Opt = value("i", "sourceIp", "Source addresses or networks, separated by commas");
 const DECISION: Opt = value("d", "decision", "Allow or Deny");
 const FROM: Opt = value("f", "fromBroker", "Address of the broker to copy from").required();
 const TO: Opt = value("t", "toBroker", "Address of the broker to copy to").required();
@@ -51,7 +53,7 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "createAcl",
-        "Give rights.",
+        "Create an access-control rule.",
         auth::create_acl,
         [
             ONE_BROKER,
@@ -65,7 +67,7 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "updateAcl",
-        "Change rights.",
+        "Change an access-control rule.",
         auth::update_acl,
         [
             ONE_BROKER,
@@ -79,22 +81,27 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "deleteAcl",
-        "Take rights away.",
+        "Delete access-control rules.",
         auth::delete_acl,
         [ONE_BROKER, OR_CLUSTER, SUBJECT.required(), RESOURCES]
     ),
-    command!("getAcl", "Show the rights of a subject.", auth::get_acl, [ONE_BROKER, OR_CLUSTER, SUBJECT]),
+    command!(
+        "getAcl",
+        "Show the access-control rules of a subject.",
+        auth::get_acl,
+        [ONE_BROKER, OR_CLUSTER, SUBJECT]
+    ),
     command!(
         "listAcl",
-        "List rights.",
+        "List access-control rules.",
         auth::list_acls,
-        [ONE_BROKER, OR_CLUSTER, SUBJECT, value("r", "resource", "Only of this resource")]
+        [ONE_BROKER, OR_CLUSTER, SUBJECT, value("r", "resource", "Only rules for this resource")]
     ),
     command!(
         "copyAcl",
-        "Copy rights from one broker to another.",
+        "Copy access-control rules from one broker to another.",
         auth::copy_acls,
-        [FROM, TO, value("s", "subjects", "Only of these subjects, separated by commas")]
+        [FROM, TO, value("s", "subjects", "Only rules of these subjects, separated by commas")]
     ),
     command!(
         "updateAclConfig",
@@ -104,13 +111,13 @@ pub const COMMANDS: &[Spec] = &[
             ONE_BROKER,
             OR_CLUSTER,
             value("a", "accessKey", "Name of the account").required(),
-            value("s", "secretKey", "Its key").required(),
+            value("s", "secretKey", "Secret key of the account").required(),
             value("w", "whiteRemoteAddress", "Addresses that need no signature"),
-            value("i", "defaultTopicPerm", "Rights to topics: DENY, PUB, SUB or PUB|SUB"),
-            value("u", "defaultGroupPerm", "Rights to groups"),
-            value("t", "topicPerms", "Rights to named topics: a=PUB,b=SUB"),
-            value("g", "groupPerms", "Rights to named groups"),
-            value("m", "admin", "Whether it is an operator's (true|false)"),
+            value("i", "defaultTopicPerm", "Default permission for topics: DENY, PUB, SUB or PUB|SUB"),
+            value("u", "defaultGroupPerm", "Default permission for groups"),
+            value("t", "topicPerms", "Permissions for single topics: a=PUB,b=SUB"),
+            value("g", "groupPerms", "Permissions for single groups"),
+            value("m", "admin", "Whether it is an administrator's account (true|false)"),
         ]
     ),
     command!(
@@ -121,13 +128,13 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "updateGlobalWhiteAddr",
-        "Set the addresses that need no account, of a 4.x broker.",
+        "Set the addresses that need no account on a 4.x broker.",
         accounts::white_addresses,
         [
             ONE_BROKER,
             OR_CLUSTER,
-            value("g", "globalWhiteRemoteAddresses", "The addresses, separated by commas").required(),
-            value("p", "aclFileFullPath", "The file of the broker they stand in"),
+            value("g", "globalWhiteRemoteAddresses", "Addresses, separated by commas").required(),
+            value("p", "aclFileFullPath", "File on the broker that contains them"),
         ]
     ),
     command!(

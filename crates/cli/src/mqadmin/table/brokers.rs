@@ -1,3 +1,5 @@
+//! Commands for brokers and name servers.
+
 use super::{BROKER, CLUSTER, ONE_BROKER, OR_CLUSTER, Spec, command};
 use crate::mqadmin::{
     cluster, export, names,
@@ -6,33 +8,43 @@ use crate::mqadmin::{
 };
 
 const KEY: Opt = value("k", "key", "Name of the setting").required();
-const VALUE: Opt = value("v", "value", "Its value").required();
-const NAMESPACE: Opt = value("s", "namespace", "The namespace").required();
+const VALUE: Opt = value("v", "value", "Value of the setting").required();
+const NAMESPACE: Opt = value("s", "namespace", "Namespace").required();
 const NAME: Opt = value("b", "brokerName", "Name of the broker").required();
-const EVERY: Opt = value("i", "interval", "Again and again, with so many seconds between");
-const WHICH: Opt = value("c", "cluster", "Name of the cluster; everywhere without -b and -c");
-const FOLDER: Opt = value("f", "filePath", "The folder to write to, /tmp/rocketmq/export without it");
+const EVERY: Opt = value("i", "interval", "Repeat with this interval in seconds");
+const WHICH: Opt = value("c", "cluster", "Name of the cluster; all brokers without -b and -c");
+const FOLDER: Opt = value("f", "filePath", "Directory to write to, default /tmp/rocketmq/export");
 
 pub const COMMANDS: &[Spec] = &[
     command!(
         "clusterList",
         "List the brokers with their load.",
         cluster::list,
-        [switch("m", "moreStats", "With what was sent and read in two days"), EVERY, CLUSTER]
+        [switch("m", "moreStats", "Include the message counts of the last two days"), EVERY, CLUSTER]
     ),
-    command!("brokerStatus", "Show what a broker says of itself.", cluster::status, [ONE_BROKER, OR_CLUSTER]),
+    command!(
+        "brokerStatus",
+        "Show run-time information of a broker.",
+        cluster::status,
+        [ONE_BROKER, OR_CLUSTER]
+    ),
     command!(
         "brokerConsumeStats",
-        "Show how far all groups of a broker have read.",
+        "Show offsets and lag of all groups of a broker.",
         progress::of_broker,
         [
             BROKER.required(),
-            value("t", "timeoutMillis", "How long to wait, 50000 without it"),
-            value("l", "level", "Only queues in which so many messages are not consumed"),
-            value("o", "order", "Whether only ordered topics are meant (true|false)"),
+            value("t", "timeoutMillis", "Timeout in milliseconds, default 50000"),
+            value("l", "level", "Only queues with at least this lag"),
+            value("o", "order", "Whether to show ordered topics only (true|false)"),
         ]
     ),
-    command!("haStatus", "Show the copies of a broker.", cluster::ha_status, [CLUSTER, BROKER, EVERY]),
+    command!(
+        "haStatus",
+        "Show the replication status of a broker.",
+        cluster::ha_status,
+        [CLUSTER, BROKER, EVERY]
+    ),
     command!(
         "getBrokerEpoch",
         "Show the epochs of a broker.",
@@ -44,7 +56,13 @@ pub const COMMANDS: &[Spec] = &[
         "updateBrokerConfig",
         "Change a setting of a broker.",
         settings::update_broker,
-        [BROKER, CLUSTER, value("a", "updateAllBroker", "Whether slaves are meant as well"), KEY, VALUE]
+        [
+            BROKER,
+            CLUSTER,
+            value("a", "updateAllBroker", "Whether to update slaves as well (true|false)"),
+            KEY,
+            VALUE
+        ]
     ),
     command!("getNamesrvConfig", "Show the settings of the name servers.", settings::name_servers, []),
     command!(
@@ -57,42 +75,47 @@ pub const COMMANDS: &[Spec] = &[
         "updateKvConfig",
         "Set a value in the name servers.",
         names::put,
-        [NAMESPACE, value("k", "key", "The key").required(), VALUE]
+        [NAMESPACE, value("k", "key", "Key").required(), VALUE]
     ),
     command!(
         "deleteKvConfig",
         "Delete a value from the name servers.",
         names::delete,
-        [NAMESPACE, value("k", "key", "The key").required()]
+        [NAMESPACE, value("k", "key", "Key").required()]
     ),
     command!(
         "wipeWritePerm",
-        "Let nobody write to a broker, in all name servers of -n.",
+        "Remove the write permission of a broker in all name servers of -n.",
         names::wipe_permission,
         [NAME]
     ),
     command!(
         "addWritePerm",
-        "Let everybody write to a broker again, in all name servers of -n.",
+        "Restore the write permission of a broker in all name servers of -n.",
         names::add_permission,
         [NAME]
     ),
-    command!("cleanExpiredCQ", "Have old queues removed.", settings::clean_queues, [BROKER, WHICH]),
+    command!(
+        "cleanExpiredCQ",
+        "Ask brokers to remove expired queues.",
+        settings::clean_queues,
+        [BROKER, WHICH]
+    ),
     command!(
         "cleanUnusedTopic",
-        "Have unused topics' queues removed.",
+        "Ask brokers to remove the queues of unused topics.",
         settings::clean_topics,
         [BROKER, WHICH]
     ),
     command!(
         "deleteExpiredCommitLog",
-        "Have old files of the log removed.",
+        "Ask brokers to remove expired log files.",
         settings::clean_log,
         [BROKER, WHICH]
     ),
     command!(
         "exportMetadata",
-        "Write topics and consumer groups to a file.",
+        "Export topics and consumer groups to a file.",
         export::metadata,
         [
             CLUSTER,
@@ -100,18 +123,18 @@ pub const COMMANDS: &[Spec] = &[
             FOLDER,
             switch("t", "topic", "Only topics"),
             switch("g", "subscriptionGroup", "Only consumer groups"),
-            switch("s", "specialTopic", "With the retry and dead-letter topics"),
+            switch("s", "specialTopic", "Include retry and dead-letter topics"),
         ]
     ),
     command!(
         "exportConfigs",
-        "Write brokers' settings to a file.",
+        "Export the settings of brokers to a file.",
         export::configs,
         [CLUSTER.required(), FOLDER]
     ),
     command!(
         "exportMetrics",
-        "Write brokers' figures to a file.",
+        "Export metrics of brokers to a file.",
         export::metrics,
         [CLUSTER.required(), FOLDER]
     ),

@@ -1,4 +1,4 @@
-//! Every command: its name, its options, and what runs.
+//! The table of all commands: name, options, function.
 
 mod access;
 mod brokers;
@@ -35,15 +35,14 @@ macro_rules! command {
 }
 use command;
 
-// Options that many commands have.
+// Options of many commands.
 const BROKER: Opt = value("b", "brokerAddr", "Address of the broker, host:port");
 const CLUSTER: Opt = value("c", "clusterName", "Name of the cluster, for all its brokers");
 const ONE_BROKER: Opt = BROKER.one_of(1);
 const OR_CLUSTER: Opt = CLUSTER.one_of(1);
 const TOPIC: Opt = value("t", "topic", "Name of the topic").required();
 const GROUP: Opt = value("g", "groupName", "Name of the consumer group").required();
-const PARENT: Opt =
-    value("c", "cluster", "Name of the cluster, or of the topic whose brokers have a topic inside it");
+const PARENT: Opt = value("c", "cluster", "Name of the cluster, or of the parent topic of a light queue");
 
 pub fn all() -> impl Iterator<Item = &'static Spec> {
     [
@@ -58,7 +57,7 @@ pub fn all() -> impl Iterator<Item = &'static Spec> {
     .flatten()
 }
 
-/// By name, whatever its case.
+/// The command with this name, regardless of case.
 pub fn find(name: &str) -> Option<&'static Spec> {
     all().find(|spec| spec.name.eq_ignore_ascii_case(name))
 }

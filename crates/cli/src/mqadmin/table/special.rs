@@ -1,3 +1,5 @@
+//! Commands for controllers, containers, RocksDB, static topics and lite topics.
+
 use super::{BROKER, CLUSTER, GROUP, ONE_BROKER, OR_CLUSTER, Spec, TOPIC, command};
 use crate::mqadmin::{
     controller, lite,
@@ -9,11 +11,11 @@ const CONTROLLER: Opt =
     value("a", "controllerAddress", "Addresses of the controllers, separated by ';'").required();
 const CONTAINER: Opt = value("c", "brokerContainerAddr", "Address of the container of brokers").required();
 const COLD_GROUP: Opt = value("g", "consumerGroup", "Name of the consumer group").required();
-const PARENT_TOPIC: Opt = value("p", "parentTopic", "Name of the topic they are in").required();
+const PARENT_TOPIC: Opt = value("p", "parentTopic", "Name of the parent topic").required();
 const LITE_GROUP: Opt = Opt { long: "group", ..GROUP };
 const MAP_FILE: Opt = value("mf", "mapFile", "File with the layout");
 const FORCE: Opt = value("fr", "forceReplace", "Whether to replace the old layout (true|false)");
-const EVERY: Opt = value("i", "interval", "Again and again, with so many seconds between");
+const EVERY: Opt = value("i", "interval", "Repeat with this interval in seconds");
 
 pub const COMMANDS: &[Spec] = &[
     command!("getControllerMetaData", "Show the controllers.", controller::metadata, [CONTROLLER]),
@@ -25,43 +27,43 @@ pub const COMMANDS: &[Spec] = &[
         [
             CONTROLLER,
             value("k", "key", "Name of the setting").required(),
-            value("v", "value", "Its value").required(),
+            value("v", "value", "Value of the setting").required(),
         ]
     ),
     command!(
         "getSyncStateSet",
-        "Show which copies of a broker are up to date.",
+        "Show which replicas of a broker are in sync.",
         controller::sync_state,
         [CONTROLLER, CLUSTER, value("b", "brokerName", "Name of the broker"), EVERY]
     ),
     command!(
         "electMaster",
-        "Make one copy of a broker the master.",
+        "Elect a replica of a broker as master.",
         controller::elect,
         [
             CONTROLLER,
-            value("b", "brokerId", "Id of the copy").required(),
+            value("b", "brokerId", "Id of the replica").required(),
             value("bn", "brokerName", "Name of the broker").required(),
             CLUSTER.required(),
         ]
     ),
     command!(
         "cleanBrokerMetadata",
-        "Make the controllers forget a broker.",
+        "Remove the metadata of a broker from the controllers.",
         controller::clean,
         [
             CONTROLLER,
-            value("b", "brokerControllerIdsToClean", "Ids of its copies, separated by ';'"),
+            value("b", "brokerControllerIdsToClean", "Ids of its replicas, separated by ';'"),
             value("bn", "brokerName", "Name of the broker").required(),
             CLUSTER,
-            switch("l", "cleanLivingBroker", "Also if it is there"),
+            switch("l", "cleanLivingBroker", "Even if the broker is alive"),
         ]
     ),
     command!(
         "resetMasterFlushOffset",
-        "Tell a slave how much of the master's log is safe.",
+        "Set the flush offset of the master on a slave.",
         special::reset_flush_offset,
-        [BROKER.required(), value("o", "offset", "The offset").required()]
+        [BROKER.required(), value("o", "offset", "Offset").required()]
     ),
     command!(
         "addBroker",
@@ -77,47 +79,47 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "setCommitLogReadAheadMode",
-        "Choose how a broker reads its log ahead.",
+        "Set the read-ahead mode of the commit log.",
         special::read_ahead,
-        [BROKER, CLUSTER, value("m", "commitLogReadAheadMode", "0 as usual, 1 at random").required()]
+        [BROKER, CLUSTER, value("m", "commitLogReadAheadMode", "0 default, 1 random").required()]
     ),
     command!(
         "getColdDataFlowCtrInfo",
-        "Show who reads old messages.",
+        "Show the consumers of cold messages.",
         special::cold_reads,
         [BROKER, CLUSTER]
     ),
     command!(
         "updateColdDataFlowCtrGroupConfig",
-        "Limit how fast a group reads old messages.",
+        "Limit the rate at which a group reads cold messages.",
         special::update_cold_reads,
-        [BROKER, CLUSTER, COLD_GROUP, value("v", "threshold", "Bytes of a second").required()]
+        [BROKER, CLUSTER, COLD_GROUP, value("v", "threshold", "Bytes per second").required()]
     ),
     command!(
         "removeColdDataFlowCtrGroupConfig",
-        "Lift that limit.",
+        "Remove the limit on cold reads of a group.",
         special::remove_cold_reads,
         [BROKER, CLUSTER, COLD_GROUP]
     ),
     command!(
         "exportPopRecord",
-        "Have a broker move its records of popped messages.",
+        "Ask a broker to export its records of popped messages.",
         special::pop_records,
-        [CLUSTER, BROKER, value("d", "dryRun", "Whether only to say where (true|false)")]
+        [CLUSTER, BROKER, value("d", "dryRun", "Whether to change nothing (true|false)")]
     ),
     command!(
         "switchTimerEngine",
-        "Choose how a broker keeps delayed messages.",
+        "Set the timer engine of a broker.",
         special::switch_timer,
         [ONE_BROKER, OR_CLUSTER, value("e", "engineType", "R: RocksDB, F: files").required()]
     ),
     command!(
         "rocksDBConfigToJson",
-        "Have a broker write its settings out of RocksDB.",
+        "Ask a broker to export its settings from RocksDB.",
         special::rocksdb_config,
         [
             value("t", "configType", "topics, subscriptionGroups or consumerOffsets"),
-            value("p", "configPath", "Folder of the database"),
+            value("p", "configPath", "Directory of the database"),
             value("e", "exportFile", "File to write to"),
             value("j", "jsonEnable", "Whether to print JSON (true|false)"),
             value("c", "cluster", "Name of the cluster, for all its brokers"),
@@ -129,26 +131,26 @@ pub const COMMANDS: &[Spec] = &[
         "Show settings in the RocksDB files of Apache's broker.",
         special::rocksdb_files,
         [
-            value("p", "path", "Folder of the database").required(),
+            value("p", "path", "Directory of the database").required(),
             value("t", "configType", "topics or subscriptionGroups").required(),
             value("j", "jsonEnable", "Whether to print JSON (true|false)"),
         ]
     ),
     command!(
         "checkRocksdbCqWriteProgress",
-        "Have a broker compare its queues in RocksDB and in files.",
+        "Ask a broker to compare its queues in RocksDB and in files.",
         special::rocksdb_queues,
         [
             value("c", "cluster", "Name of the cluster").required(),
             value("t", "topic", "Only this topic"),
-            value("cf", "checkFrom", "Stored at this time or later"),
+            value("cf", "checkFrom", "Only messages stored from this time on"),
         ]
     ),
     command!(
         "dumpCompactionLog",
         "Show a compaction log of Apache's broker.",
         special::compaction_log,
-        [value("f", "file", "The file")]
+        [value("f", "file", "File")]
     ),
     command!(
         "updateStaticTopic",
@@ -158,14 +160,14 @@ pub const COMMANDS: &[Spec] = &[
             value("c", "clusters", "Names of clusters, separated by commas").one_of(1),
             value("b", "brokers", "Names of brokers, separated by commas").one_of(1),
             TOPIC,
-            value("qn", "totalQueueNum", "How many queues").required(),
+            value("qn", "totalQueueNum", "Number of queues").required(),
             MAP_FILE,
             FORCE,
         ]
     ),
     command!(
         "remappingStaticTopic",
-        "Move the queues of such a topic.",
+        "Move the queues of a static topic.",
         special::static_topic,
         [
             value("c", "clusters", "Names of clusters, separated by commas").one_of(1),
@@ -182,10 +184,10 @@ pub const COMMANDS: &[Spec] = &[
         [
             ONE_BROKER,
             Opt { long: "cluster", ..OR_CLUSTER },
-            switch("d", "showDetail", "With topics and groups"),
+            switch("d", "showDetail", "Include topics and groups"),
         ]
     ),
-    command!("getParentTopicInfo", "Show a topic that has lite topics.", lite::parent, [PARENT_TOPIC]),
+    command!("getParentTopicInfo", "Show a parent topic and its lite topics.", lite::parent, [PARENT_TOPIC]),
     command!(
         "getLiteTopicInfo",
         "Show a lite topic.",
@@ -193,7 +195,7 @@ pub const COMMANDS: &[Spec] = &[
         [
             PARENT_TOPIC,
             value("l", "liteTopic", "Name of the lite topic").required(),
-            switch("s", "showClientId", "With those who subscribe"),
+            switch("s", "showClientId", "Include the subscribers"),
         ]
     ),
     command!(
@@ -204,23 +206,23 @@ pub const COMMANDS: &[Spec] = &[
             PARENT_TOPIC,
             LITE_GROUP,
             value("c", "clientId", "Id of the client").required(),
-            switch("s", "showDetail", "With the lite topics"),
+            switch("s", "showDetail", "Include the lite topics"),
         ]
     ),
     command!(
         "getLiteGroupInfo",
-        "Show how far a group has read lite topics.",
+        "Show offsets and lag of a group in lite topics.",
         lite::group,
         [
             PARENT_TOPIC,
             LITE_GROUP,
             value("l", "liteTopic", "Only this lite topic"),
-            value("k", "topK", "How many of each broker, 20 without it"),
+            value("k", "topK", "Number of lite topics per broker, default 20"),
         ]
     ),
     command!(
         "triggerLiteDispatch",
-        "Have the lite topics of a group looked at again.",
+        "Dispatch the lite topics of a group again.",
         lite::dispatch,
         [
             PARENT_TOPIC,

@@ -1,3 +1,5 @@
+//! Commands for topics.
+
 use super::{BROKER, CLUSTER, ONE_BROKER, OR_CLUSTER, PARENT, Spec, TOPIC, command};
 use crate::mqadmin::{
     option::{Opt, switch, value},
@@ -5,36 +7,36 @@ use crate::mqadmin::{
 };
 
 const ATTRIBUTES: Opt = value("a", "attributes", "Attributes to change: +key=value,-key");
-const PERMISSION: &str = "What is allowed: 2 to write, 4 to read, 6 both";
+const PERMISSION: &str = "Permission: 2 write, 4 read, 6 both";
 
 pub const COMMANDS: &[Spec] = &[
     command!(
         "updateTopic",
-        "Create a topic, or change it.",
+        "Create or change a topic.",
         topics::update,
         [
             ONE_BROKER,
             OR_CLUSTER,
             ATTRIBUTES,
             TOPIC,
-            value("r", "readQueueNums", "Queues to read from, 8 without it"),
-            value("w", "writeQueueNums", "Queues to write to, 8 without it"),
+            value("r", "readQueueNums", "Number of queues to read from, default 8"),
+            value("w", "writeQueueNums", "Number of queues to write to, default 8"),
             value("p", "perm", PERMISSION),
             value("o", "order", "Whether the topic is ordered (true|false)"),
-            value("u", "unit", "Whether the topic is of a unit (true|false)"),
+            value("u", "unit", "Whether the topic belongs to a unit (true|false)"),
             value("s", "hasUnitSub", "Whether units subscribe to it (true|false)"),
         ]
     ),
     command!(
         "updateTopicList",
-        "Create or change the topics of a file.",
+        "Create or change the topics listed in a file.",
         topics::update_list,
         [ONE_BROKER, OR_CLUSTER, value("f", "filename", "File with a JSON array of topics").required()]
     ),
-    command!("deleteTopic", "Delete a topic with its messages.", topics::delete, [TOPIC, CLUSTER.required()]),
+    command!("deleteTopic", "Delete a topic and its messages.", topics::delete, [TOPIC, CLUSTER.required()]),
     command!(
         "updateTopicPerm",
-        "Change who may write to a topic and read it.",
+        "Change the permission of a topic.",
         topics::update_permission,
         [BROKER, CLUSTER, TOPIC, value("p", "perm", PERMISSION).required()]
     ),
@@ -42,25 +44,25 @@ pub const COMMANDS: &[Spec] = &[
         "topicList",
         "List the topics.",
         views::list,
-        [switch("c", "clusterModel", "With their clusters and consumer groups")]
+        [switch("c", "clusterModel", "Include clusters and consumer groups")]
     ),
     command!(
         "topicRoute",
-        "Show where a topic's queues are.",
+        "Show the brokers and queues of a topic.",
         views::route,
-        [TOPIC, switch("l", "list", "As a table")]
+        [TOPIC, switch("l", "list", "Print a table")]
     ),
     command!("topicStatus", "Show a topic's queues and their offsets.", views::status, [TOPIC, PARENT]),
     command!("topicClusterList", "Show the clusters that have a topic.", views::clusters, [TOPIC]),
     command!(
         "allocateMQ",
-        "Show how a topic's queues would be shared by consumers.",
+        "Show how the queues of a topic would be allocated to consumers.",
         topics::allocate,
-        [TOPIC, value("i", "ipList", "The consumers, separated by commas").required()]
+        [TOPIC, value("i", "ipList", "Addresses of the consumers, separated by commas").required()]
     ),
     command!(
         "updateOrderConf",
-        "Read, set or delete the queues of an ordered topic.",
+        "Read, set or delete the order configuration of a topic.",
         topics::update_order,
         [
             TOPIC,
@@ -70,8 +72,8 @@ pub const COMMANDS: &[Spec] = &[
     ),
     command!(
         "statsAll",
-        "Show how much is sent to topics and read from them.",
+        "Show the send and receive rates of topics.",
         views::statistics,
-        [switch("a", "activeTopic", "Only topics in use"), value("t", "topic", "Only this topic")]
+        [switch("a", "activeTopic", "Only topics with traffic"), value("t", "topic", "Only this topic")]
     ),
 ];

@@ -7,7 +7,7 @@ use crate::{
     QueueId, TopicId,
     record::{
         KeyHashes,
-        tests::{entry, timer, timer_key},
+        tests::{entry, message_ref, timer_key},
     },
 };
 
@@ -17,7 +17,7 @@ fn live() -> impl Strategy<Value = LiveIndex> {
     (
         proptest::collection::btree_map(any::<(u32, u32)>(), run, 0..4),
         vec(key, 0..700),
-        vec((timer_key(), timer()), 0..20),
+        vec((timer_key(), message_ref()), 0..20),
     )
         .prop_map(|(runs, keys, timers)| {
             let mut live = LiveIndex::default();

@@ -105,10 +105,10 @@ families! {
         "Messages handed out and neither acknowledged nor given up";
     QUEUEING_LATENCY: Broker Gauge "rocketmq_consumer_queueing_latency_milliseconds"
         ["consumer_group", "topic", "is_retry", "is_system"]
-        "Age of the oldest message that nobody of the group was given";
+        "Age of the oldest message that no consumer of the group was given";
     READY: Broker Gauge "rocketmq_consumer_ready_messages"
         ["consumer_group", "topic", "is_retry", "is_system"]
-        "Messages that nobody of the group was given";
+        "Messages that no consumer of the group was given";
 
     // Clients.
     PRODUCER_CONNECTIONS: Broker Gauge "rocketmq_producer_connections" ["language", "version", "protocol_type"]

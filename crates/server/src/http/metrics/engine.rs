@@ -1,11 +1,11 @@
-//! The broker and its storage.
+//! Metrics of the broker and its storage.
 
 use std::fmt::Display;
 
 use super::{Sources, catalogue, catalogue::Family, survey::Survey, text::Text, traffic::STORAGE};
 use crate::shard::{Clock, Counters, SystemClock};
 
-/// 4 to read, 2 to write.
+/// 4 for reading and 2 for writing.
 const READ_AND_WRITE: u8 = 6;
 const MICROS: f64 = 1e6;
 
@@ -14,12 +14,12 @@ pub(super) fn write(text: &mut Text, sources: &Sources, survey: Option<&Survey>)
     storage(text, sources.shard.counters(), survey);
     shard(text, sources.shard.counters(), survey);
     log(text, sources.shard.counters(), survey);
-    room(text, sources);
+    resources(text, sources);
     about(text, sources, survey);
 }
 
-/// A gauge without labels, if its value is known.
-fn maybe(text: &mut Text, family: &'static Family, value: Option<impl Display>) {
+/// A gauge without labels; no sample if its value is not known.
+fn gauge_if_known(text: &mut Text, family: &'static Family, value: Option<impl Display>) {
     let mut samples = text.family(family);
     if let Some(value) = value {
         samples.put(&[], value);
@@ -29,8 +29,8 @@ fn maybe(text: &mut Text, family: &'static Family, value: Option<impl Display>) 
 fn broker(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
     text.family(catalogue::BROKER_PERMISSION).put(&[], READ_AND_WRITE);
     let census = survey.map(|survey| survey.overview.census);
-    maybe(text, catalogue::TOPIC_NUMBER, census.map(|census| census.topics));
-    maybe(text, catalogue::GROUP_NUMBER, census.map(|census| census.groups));
+    gauge_if_known(text, catalogue::TOPIC_NUMBER, census.map(|census| census.topics));
+    gauge_if_known(text, catalogue::GROUP_NUMBER, census.map(|census| census.groups));
     text.family(catalogue::WATERMARK).put(&["shard"], sources.shard.queued().0);
     let mut samples = text.family(catalogue::PROXY_UP);
     if sources.grpc.is_some() {
@@ -62,9 +62,9 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     text.family(catalogue::FLUSHES).put(&[], counters.flushes());
     text.family(catalogue::CHECKPOINT_AGE).put(&[], counters.checkpoint_age().as_secs_f64());
     let frames = survey.map(|survey| survey.overview.frames_since_checkpoint);
-    maybe(text, catalogue::CHECKPOINT_FRAMES, frames);
-    text.family(catalogue::WAITING).put(&[], counters.waiting());
-    text.family(catalogue::RECEIVES_EMPTY).put(&[], counters.statistics().missed.count());
+    gauge_if_known(text, catalogue::CHECKPOINT_FRAMES, frames);
+    text.family(catalogue::WAITING).put(&[], counters.waiting_receives());
+    text.family(catalogue::RECEIVES_EMPTY).put(&[], counters.statistics().empty_receives.count());
     let (expired, forced) = counters.segments_removed();
     text.family(catalogue::SEGMENTS_REMOVED).put(&["expired"], expired).put(&["disk_full"], forced);
     text.family(catalogue::READ_ERRORS).put(&[], counters.read_errors());
@@ -76,7 +76,7 @@ fn shard(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
     text.family(catalogue::SCRUBBED).put(&[], counters.scrubbed_bytes());
     let (segments, indexes) = counters.scrub_damage();
     text.family(catalogue::SCRUB_DAMAGE).put(&["segment"], segments).put(&["index"], indexes);
-    let clock = SystemClock.standing();
+    let clock = SystemClock.state();
     text.family(catalogue::CLOCK_AHEAD).put(&[], clock.wall_ahead_ms as f64 / 1_000.0);
     text.family(catalogue::CLOCK_SUSPICIOUS).put(&[], u8::from(clock.suspicious));
 }
@@ -88,23 +88,23 @@ fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
         let (damaged, removed) = counters.passed_over_by_pulls();
         samples.put(&["damaged"], passed.damaged + damaged).put(&["removed"], passed.removed + removed);
     }
-    maybe(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
-    maybe(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));
+    gauge_if_known(text, catalogue::LOG_BYTES, overview.map(|overview| overview.log_bytes));
+    gauge_if_known(text, catalogue::LOG_SEGMENTS, overview.map(|overview| overview.segments));
     let mut damaged = text.family(catalogue::DAMAGED_SEGMENTS);
     for segment in overview.iter().flat_map(|overview| &overview.lost_segments) {
         damaged.put(&[&segment.0.to_string()], 1);
     }
     let usage = overview.and_then(|overview| overview.usage);
-    maybe(text, catalogue::DISK_SIZE, usage.map(|usage| usage.total));
-    maybe(text, catalogue::DISK_FREE, usage.map(|usage| usage.free));
-    maybe(text, catalogue::DEDUP_KEYS, overview.map(|overview| overview.held.dedup_keys));
-    maybe(text, catalogue::LITE_TOPICS, overview.map(|overview| overview.census.lite_topics));
+    gauge_if_known(text, catalogue::DISK_SIZE, usage.map(|usage| usage.total));
+    gauge_if_known(text, catalogue::DISK_FREE, usage.map(|usage| usage.free));
+    gauge_if_known(text, catalogue::DEDUP_KEYS, overview.map(|overview| overview.deferred.dedup_keys));
+    gauge_if_known(text, catalogue::LITE_TOPICS, overview.map(|overview| overview.census.lite_topics));
 }
 
-/// What messages on their way take, and how many connections there are.
-fn room(text: &mut Text, sources: &Sources) {
+/// Bytes of requests and answers under way, and open connections.
+fn resources(text: &mut Text, sources: &Sources) {
     let (grpc, remoting) = (sources.grpc.as_ref(), sources.remoting.as_ref());
-    // The same for both.
+    // Both front ends share one budget.
     let network = remoting.map(|remoting| remoting.network_bytes());
     let network = network.or_else(|| grpc.map(|grpc| grpc.network_bytes()));
     let budgets = [("store", Some(sources.shard.pending_bytes())), ("network", network)];
@@ -134,9 +134,9 @@ fn room(text: &mut Text, sources: &Sources) {
 
 /// The metrics themselves, and the program.
 fn about(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
-    maybe(text, catalogue::SURVEY_AGE, survey.map(|survey| survey.taken.elapsed().as_secs_f64()));
-    maybe(text, catalogue::SURVEY_TIME, survey.map(|survey| survey.shard_time.as_secs_f64()));
-    maybe(text, catalogue::SERIES_LEFT_OUT, survey.map(|survey| survey.left_out));
+    gauge_if_known(text, catalogue::SURVEY_AGE, survey.map(|survey| survey.taken.elapsed().as_secs_f64()));
+    gauge_if_known(text, catalogue::SURVEY_TIME, survey.map(|survey| survey.shard_time.as_secs_f64()));
+    gauge_if_known(text, catalogue::SERIES_LEFT_OUT, survey.map(|survey| survey.left_out));
     text.family(catalogue::BUILD_INFO).put(&[env!("CARGO_PKG_VERSION")], 1);
     text.family(catalogue::UPTIME).put(&[], sources.shard.counters().running_for().as_secs_f64());
 }

@@ -1,6 +1,6 @@
-//! Where consumer groups stand.
+//! Metrics of consumer groups.
 
-use redstart_engine::{GroupName, Standing, Timestamp, TopicName};
+use redstart_engine::{Backlog, GroupName, Timestamp, TopicName};
 
 use super::{
     catalogue::{self, Family},
@@ -24,28 +24,28 @@ pub(super) fn is_system_group(group: &str) -> bool {
 }
 
 /// A metric, and its value.
-type Column<'a> = (&'static Family, &'a dyn Fn(&Standing) -> u64);
+type Column<'a> = (&'static Family, &'a dyn Fn(&Backlog) -> u64);
 
 struct Row<'a> {
     labels: [&'a str; 4],
-    standing: Standing,
+    backlog: Backlog,
 }
 
 impl<'a> Row<'a> {
-    fn new(group: &'a GroupName, topic: &'a TopicName, standing: Standing) -> Row<'a> {
+    fn new(group: &'a GroupName, topic: &'a TopicName, backlog: Backlog) -> Row<'a> {
         let system = is_system_topic(topic) || is_system_group(group.as_str());
         let labels = [group.as_str(), topic.as_str(), truth(topic.is_retry()), truth(system)];
-        Row { labels, standing }
+        Row { labels, backlog }
     }
 }
 
-/// One row for each group and topic in the order of their names; those past the limit are one.
+/// One row for each group and topic in the order of their names; those past the limit are summed up in one row.
 fn rows(survey: &Survey) -> Vec<Row<'_>> {
-    let all = || survey.standings.iter();
+    let all = || survey.backlogs.iter();
     let mut rows: Vec<Row<'_>> =
-        all().take(SHOWN_MAX).map(|((group, topic), standing)| Row::new(group, topic, *standing)).collect();
-    let others = all().skip(SHOWN_MAX).map(|(_, standing)| *standing).reduce(Standing::and);
-    rows.extend(others.map(|standing| Row { labels: [OTHERS, OTHERS, "false", "false"], standing }));
+        all().take(SHOWN_MAX).map(|((group, topic), backlog)| Row::new(group, topic, *backlog)).collect();
+    let others = all().skip(SHOWN_MAX).map(|(_, backlog)| *backlog).reduce(Backlog::and);
+    rows.extend(others.map(|backlog| Row { labels: [OTHERS, OTHERS, "false", "false"], backlog }));
     rows
 }
 
@@ -54,16 +54,16 @@ pub(super) fn write(text: &mut Text, survey: Option<&Survey>) {
     let now = survey.map(|survey| survey.now).unwrap_or_default();
     let age = |since: Option<Timestamp>| since.map_or(0, |since| now.since(since).as_millis() as u64);
     let columns: [Column<'_>; 5] = [
-        (catalogue::LAG_MESSAGES, &|standing| standing.lag),
-        (catalogue::LAG_LATENCY, &|standing| age(standing.oldest_not_done)),
-        (catalogue::INFLIGHT, &|standing| standing.in_flight),
-        (catalogue::QUEUEING_LATENCY, &|standing| age(standing.oldest_ready)),
-        (catalogue::READY, &|standing| standing.ready),
+        (catalogue::LAG_MESSAGES, &|backlog| backlog.lag),
+        (catalogue::LAG_LATENCY, &|backlog| age(backlog.oldest_not_done)),
+        (catalogue::INFLIGHT, &|backlog| backlog.in_flight),
+        (catalogue::QUEUEING_LATENCY, &|backlog| age(backlog.oldest_ready)),
+        (catalogue::READY, &|backlog| backlog.ready),
     ];
     for (family, value) in columns {
         let mut samples = text.family(family);
         for row in &rows {
-            samples.put(&row.labels, value(&row.standing));
+            samples.put(&row.labels, value(&row.backlog));
         }
     }
 }

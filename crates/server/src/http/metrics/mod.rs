@@ -1,7 +1,7 @@
-//! `/metrics`: everything that is counted, for Prometheus.
+//! `/metrics`, for Prometheus.
 //!
 //! [`catalogue`] is the list of metrics; each of the other modules writes those of its subject. Counters are read where
-//! they are; what only the shard knows comes from a [`survey`].
+//! kept; what only the engine knows comes from a [`survey`].
 
 mod catalogue;
 mod clients;
@@ -21,9 +21,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::Mutex;
 
-use super::router::{Answer, Answering, Part, Request, content, text as line};
+use super::router::{Answer, Answering, Part, Request, Right, content, text as line};
 use crate::throttle::Throttle;
-use crate::{grpc, remoting, shard::ShardHandle, statistics::Live};
+use crate::{grpc, remoting, shard::ShardHandle, statistics::LiveCount};
 use survey::Survey;
 use text::Text;
 
@@ -31,24 +31,24 @@ static NOT_WRITTEN: Throttle = Throttle::new();
 
 pub use catalogue::{FAMILIES, Family, Kind, Scope};
 
-/// Whoever asks again within this time gets the same answer.
+/// A request within this time after another gets the same answer.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A survey that kept the shard for a time is good for so many times that time.
-const REST: u32 = 50;
-/// The shard has this long for its answers; one that does not answer leaves the last ones, for a while.
+/// A survey is used again for this many times the time that it took the shard.
+const SURVEY_REUSE: u32 = 50;
+/// How long a survey may take. After one that took longer the last survey is shown, up to the given age.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(5);
 const SURVEY_AGE_MAX: Duration = Duration::from_secs(120);
 
-/// Where the numbers come from.
+/// Where the values come from.
 #[derive(Debug, Clone)]
 pub struct Sources {
     pub shard: ShardHandle,
-    pub grpc: Option<grpc::View>,
-    pub remoting: Option<remoting::View>,
-    pub http: Option<Live>,
+    pub grpc: Option<grpc::Monitor>,
+    pub remoting: Option<remoting::Monitor>,
+    pub http: Option<LiveCount>,
 }
 
-/// The metrics of a broker. Shared by those who fill and those who show them.
+/// The metrics of a broker. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
@@ -60,7 +60,7 @@ struct Shared {
     broker: String,
     interval: Duration,
     sources: OnceLock<Sources>,
-    /// Held while metrics are gathered: two at a time would only do the same work twice.
+    /// Locked while metrics are gathered, so that concurrent requests share the work.
     cache: Mutex<Cache>,
 }
 
@@ -75,7 +75,7 @@ impl Metrics {
         Metrics::fresh_after(cluster, broker, INTERVAL)
     }
 
-    /// Gathered anew for whoever asks after this time.
+    /// With another interval in which requests get the same answer.
     pub fn fresh_after(cluster: &str, broker: &str, interval: Duration) -> Metrics {
         let shared = Shared {
             cluster: cluster.to_owned(),
@@ -87,7 +87,7 @@ impl Metrics {
         Metrics { shared: Arc::new(shared) }
     }
 
-    /// Until then only the process is measured. The first call counts.
+    /// Sets where the values come from; before that only the process is measured. Only the first call has an effect.
     pub fn attach(&self, sources: Sources) {
         let _ = self.shared.sources.set(sources);
     }
@@ -105,6 +105,10 @@ impl Part for Page {
         "/metrics"
     }
 
+    fn right(&self) -> Right {
+        Right::Observe
+    }
+
     fn answer(&self, _: Request) -> Answering<'_> {
         Box::pin(self.0.shared.answer())
     }
@@ -119,10 +123,10 @@ impl Shared {
             return content(StatusCode::OK, text::CONTENT_TYPE, text.clone());
         }
         if let Some(sources) = self.sources.get() {
-            self.look(&sources.shard, &mut cache).await;
+            self.refresh_survey(&sources.shard, &mut cache).await;
         }
         let (this, survey) = (self.clone(), cache.survey.clone());
-        // Many thousands of lines take their time, and so does the list of open files.
+        // Many thousands of lines, and the list of open files, take too long for a task.
         match tokio::task::spawn_blocking(move || this.write(survey.as_deref())).await {
             Ok(text) => {
                 let text = Bytes::from(text);
@@ -131,24 +135,24 @@ impl Shared {
             }
             Err(error) => {
                 if let Some(repeated) = NOT_WRITTEN.permit() {
-                    tracing::warn!(%error, repeated, "metrics could not be written");
+                    tracing::warn!(%error, repeated, "cannot write the metrics");
                 }
-                line(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written")
+                line(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the metrics")
             }
         }
     }
 
-    /// Asks the shard, unless what it said last is good enough.
-    async fn look(&self, shard: &ShardHandle, cache: &mut Cache) {
-        let good_for = |survey: &Survey| self.interval.max(survey.shard_time * REST);
-        if cache.survey.as_ref().is_some_and(|survey| survey.taken.elapsed() < good_for(survey)) {
+    /// Takes a new survey, unless the last one can be used again.
+    async fn refresh_survey(&self, shard: &ShardHandle, cache: &mut Cache) {
+        let reuse_for = |survey: &Survey| self.interval.max(survey.shard_time * SURVEY_REUSE);
+        if cache.survey.as_ref().is_some_and(|survey| survey.taken.elapsed() < reuse_for(survey)) {
             return;
         }
         let asked = Survey::take(shard, cache.survey.as_deref());
         match tokio::time::timeout(SURVEY_TIMEOUT, asked).await {
             Ok(Ok(survey)) => cache.survey = Some(Arc::new(survey)),
-            Ok(Err(error)) => tracing::debug!(%error, "the shard was not surveyed"),
-            Err(_) => tracing::debug!("the shard did not answer in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot survey the shard"),
+            Err(_) => tracing::debug!("the survey of the shard took too long"),
         }
         cache.survey.take_if(|survey| survey.taken.elapsed() > SURVEY_AGE_MAX);
     }

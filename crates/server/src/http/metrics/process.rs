@@ -1,10 +1,10 @@
-//! What the operating system says of the process. Where it does not tell, there is no value.
+//! Metrics of the process, from the operating system. Where the system does not provide one, it has no sample.
 
 use std::fs;
 
 use super::{catalogue, text::Text};
 
-/// Ticks of a second in what the kernel tells: the same on every machine that Linux runs on.
+/// Clock ticks per second in `/proc`: the same on every architecture of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(super) fn write(text: &mut Text) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_plausible_things() {
+    fn the_kernel_provides_plausible_values() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         let started = start_time().unwrap();
         assert!(started <= now + 1.0 && started > now - 3600.0 * 24.0, "{started} at {now}");

@@ -1,5 +1,5 @@
-//! What only the shard knows: where groups stand, what is held, how large the log is. It is asked in short slices, with
-//! pauses between them, so that it has time for its work.
+//! Values that only the engine knows: the lag of groups, delayed and half messages, the size of the log. They are gathered in short
+//! slices with pauses between them, so that the owner thread serves requests in the meantime.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,8 @@ use std::{
 };
 
 use redstart_engine::{
-    Census, Engine, GroupId, GroupName, Held, HeldOf, Overdue, PassedOver, QueueId, QueueKey, Standing,
-    Timestamp, TopicId, TopicName,
+    Backlog, Census, Deferred, DeferredOfTopic, Engine, GroupId, GroupName, Overdue, PassedOver, QueueId,
+    QueueKey, Timestamp, TopicId, TopicName,
 };
 use redstart_log::{Position, SegmentId, Usage};
 
@@ -18,49 +18,50 @@ use crate::{
     statistics::SHOWN_MAX,
 };
 
-/// For how long the shard is kept at a time, and left alone after.
+/// The length of a slice, and of the pause after it.
 const SLICE: Duration = Duration::from_micros(500);
 const PAUSE: Duration = Duration::from_millis(2);
-/// Pairs of a group and a topic looked at by one survey.
+/// Pairs of a group and a topic that one survey covers.
 const SUBSCRIPTIONS_MAX: usize = 200_000;
-/// Topics of which held messages are told one by one.
+/// Topics whose delayed and half messages are listed one by one.
 const HELD_TOPICS_MAX: usize = SHOWN_MAX;
-/// Due messages that are counted.
+/// Overdue messages are counted up to this number.
 const OVERDUE_MAX: usize = 100_000;
 
-/// What the shard said, and when.
+/// The values, and when they were gathered.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub taken: Instant,
     /// The shard's clock at that time.
     pub now: Timestamp,
-    /// For how long it was kept.
+    /// Time that the slices took the owner thread.
     pub shard_time: Duration,
     pub overview: Overview,
-    pub standings: BTreeMap<(GroupName, TopicName), Standing>,
+    pub backlogs: BTreeMap<(GroupName, TopicName), Backlog>,
+    /// Pairs of a group and a topic past the limit.
     pub left_out: usize,
     /// When the oldest frame was written.
     pub oldest: Option<Timestamp>,
 }
 
-/// What takes no time to tell.
+/// Values that are gathered in the first slice.
 #[derive(Debug, Clone)]
 pub(super) struct Overview {
     pub census: Census,
-    pub held: Held,
+    pub deferred: Deferred,
     pub passed_over: PassedOver,
-    pub held_of: Vec<HeldOf>,
+    pub deferred_of: Vec<DeferredOfTopic>,
     pub overdue: Overdue,
     pub log_start: Position,
     pub log_bytes: u64,
     pub segments: usize,
-    /// Damaged together with their index.
+    /// Segments that are damaged together with their index.
     pub lost_segments: Vec<SegmentId>,
     pub usage: Option<Usage>,
     pub frames_since_checkpoint: u64,
 }
 
-/// Damaged segments that are named.
+/// Damaged segments that are listed.
 const LOST_SEGMENTS_MAX: usize = 64;
 
 type Pairs = Arc<[(GroupId, TopicId)]>;
@@ -69,15 +70,15 @@ impl Survey {
     pub async fn take(shard: &ShardHandle, last: Option<&Survey>) -> Result<Survey, Unavailable> {
         let taken = Instant::now();
         let (now, overview, pairs, left_out, mut shard_time) = shard.ask(begin)?.await?;
-        let mut standings: BTreeMap<(GroupName, TopicName), Standing> = BTreeMap::new();
-        let mut at = Place::default();
+        let mut backlogs: BTreeMap<(GroupName, TopicName), Backlog> = BTreeMap::new();
+        let mut at = SliceStart::default();
         while at.pair < pairs.len() {
             tokio::time::sleep(PAUSE).await;
             let pairs = pairs.clone();
             let (rows, next, time) = shard.ask(move |engine, _| slice(engine, &pairs, at))?.await?;
-            for (names, standing) in rows {
-                let sum = standings.entry(names).or_default();
-                *sum = sum.and(standing);
+            for (names, backlog) in rows {
+                let sum = backlogs.entry(names).or_default();
+                *sum = sum.and(backlog);
             }
             (at, shard_time) = (next, shard_time + time);
         }
@@ -85,13 +86,13 @@ impl Survey {
             Some(Survey { oldest: Some(oldest), .. }) => Some(*oldest),
             _ => oldest_frame(shard, overview.log_start).await,
         };
-        Ok(Survey { taken, now, shard_time, overview, standings, left_out, oldest })
+        Ok(Survey { taken, now, shard_time, overview, backlogs, left_out, oldest })
     }
 }
 
 /// Where the next slice begins.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct SliceStart {
     pair: usize,
     queue: u32,
 }
@@ -103,9 +104,9 @@ fn begin(engine: &mut Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, us
     let log_end = segments.last().map_or(log_start, |segment| segment.end);
     let overview = Overview {
         census: engine.census(),
-        held: engine.held(),
+        deferred: engine.deferred(),
         passed_over: engine.passed_over(),
-        held_of: engine.held_by_topic(HELD_TOPICS_MAX),
+        deferred_of: engine.deferred_by_topic(HELD_TOPICS_MAX),
         overdue: engine.overdue(now, OVERDUE_MAX),
         log_start,
         log_bytes: log_end.0 - log_start.0,
@@ -119,29 +120,29 @@ fn begin(engine: &mut Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, us
     (now, overview, pairs, left_out, began.elapsed())
 }
 
-type Rows = Vec<((GroupName, TopicName), Standing)>;
+type Rows = Vec<((GroupName, TopicName), Backlog)>;
 
-/// Looks at queue after queue until its time is over. What has been deleted meanwhile is passed over.
-fn slice(engine: &Engine, pairs: &Pairs, mut at: Place) -> (Rows, Place, Duration) {
+/// Covers queue after queue until its time is over. Skips groups and topics that were deleted since the survey began.
+fn slice(engine: &Engine, pairs: &Pairs, mut at: SliceStart) -> (Rows, SliceStart, Duration) {
     let began = Instant::now();
     let mut rows = Vec::new();
     while let Some((group, topic)) = pairs.get(at.pair).copied() {
         let queues = engine.readable_queues(topic);
-        let mut sum = Standing::default();
+        let mut sum = Backlog::default();
         while at.queue < queues && began.elapsed() < SLICE {
-            sum = sum.and(engine.standing(group, QueueKey { topic, queue: QueueId(at.queue) }));
+            sum = sum.and(engine.backlog(group, QueueKey { topic, queue: QueueId(at.queue) }));
             at.queue += 1;
         }
         rows.extend(engine.group_name_of(group).zip(engine.shown_topic(topic)).map(|names| (names, sum)));
         if at.queue < queues {
             break;
         }
-        at = Place { pair: at.pair + 1, queue: 0 };
+        at = SliceStart { pair: at.pair + 1, queue: 0 };
     }
     (rows, at, began.elapsed())
 }
 
-/// Read beside the shard: a frame may be large, and its disk slow.
+/// Read without the owner thread: the frame may be large and the disk slow.
 async fn oldest_frame(shard: &ShardHandle, start: Position) -> Option<Timestamp> {
     let reader = shard.reader();
     let frame = tokio::task::spawn_blocking(move || reader.frame(start)).await;

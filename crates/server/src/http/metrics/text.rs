@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write as _};
 use super::catalogue::{Family, Scope};
 use crate::statistics::Distribution;
 
-/// As the format's definition has it.
+/// As the definition of the format requires it.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Metrics, written one after the other.
@@ -17,7 +17,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// The labels that come before others name the cluster and the node.
+    /// The first labels of a sample name the cluster and the node.
     pub fn new(cluster: &str, node: &str) -> Text {
         let scope = |kind: &str| {
             let mut labels = String::new();
@@ -56,7 +56,7 @@ impl Samples<'_> {
         self
     }
 
-    /// A histogram whose values are in units of which `per_unit` make one of the metric's.
+    /// A histogram; `per_unit` of its values make one unit of the metric.
     pub fn distribution(&mut self, labels: &[&str], found: &Distribution, per_unit: f64) -> &mut Self {
         for (bound, count) in &found.buckets {
             self.sample("_bucket", labels, Some(&format!("{:?}", *bound as f64 / per_unit)), count);
@@ -88,7 +88,7 @@ impl Samples<'_> {
         if out.ends_with('{') {
             out.truncate(start);
         } else {
-            // In the place of the last comma.
+            // Instead of the last comma.
             out.pop();
             out.push('}');
         }
@@ -100,12 +100,12 @@ fn label(out: &mut String, name: &str, value: &str) {
     written(write!(out, "{name}=\"{}\",", Escaped { text: value, quotes: true }));
 }
 
-/// A string takes whatever is written to it.
+/// Writing to a string cannot fail.
 fn written(result: fmt::Result) {
     debug_assert!(result.is_ok());
 }
 
-/// Text with backslashes, ends of lines and, in the value of a label, quotes made harmless.
+/// Text with backslashes, line feeds and, in the value of a label, quotes escaped.
 struct Escaped<'a> {
     text: &'a str,
     quotes: bool,

@@ -1,4 +1,4 @@
-//! Messages in and out, delayed and transactional ones, and how long calls took.
+//! Metrics of messages in and out, of delayed and transactional messages, and of the time that calls take.
 
 use redstart_engine::{GroupName, TopicName};
 use redstart_wire::remoting::code;
@@ -11,11 +11,12 @@ use super::{
     text::Text,
 };
 use crate::{
-    grpc, remoting,
+    grpc::Method,
+    remoting,
     statistics::{Call, DeferredTraffic, GroupTraffic, OTHERS, Statistics, TopicTraffic},
 };
 
-/// How RocketMQ labels what is stored on a disk of the broker's own.
+/// RocketMQ's labels for storage on a local disk.
 pub(super) const STORAGE: [&str; 2] = ["local", "disk"];
 
 pub(super) fn write(text: &mut Text, statistics: &Statistics, survey: Option<&Survey>) {
@@ -41,7 +42,7 @@ type Column = (&'static Family, fn(&GroupTraffic) -> u64);
 struct Topic<'a> {
     name: &'a str,
     is_system: &'static str,
-    /// RocketMQ leaves retries and dead letters out of the traffic: they have been counted where they came from.
+    /// False for retry and dead-letter topics, which RocketMQ leaves out: their messages were counted in their first topic.
     counted: bool,
     traffic: &'a TopicTraffic,
 }
@@ -96,8 +97,9 @@ fn outgoing(text: &mut Text, groups: &[((TopicName, GroupName), GroupTraffic)], 
         }
     }
     let mut samples = text.family(catalogue::SEND_TO_DLQ);
-    for (topic, group, is_system, _, traffic) in rows.iter().filter(|(.., traffic)| traffic.buried > 0) {
-        samples.put(&[topic, group, is_system], traffic.buried);
+    for (topic, group, is_system, _, traffic) in rows.iter().filter(|(.., traffic)| traffic.dead_lettered > 0)
+    {
+        samples.put(&[topic, group, is_system], traffic.dead_lettered);
     }
 }
 
@@ -120,14 +122,14 @@ fn labels(call: Call) -> [String; 5] {
             "remoting".to_owned(),
             named(code::request_name(request), request),
             named(code::response_name(response), response),
-            remoting::is_poll(request).to_string(),
+            (remoting::kind(request) == remoting::Kind::Poll).to_string(),
             if one_way { "oneway" } else { "success" }.to_owned(),
         ],
         Call::Grpc { method, status } => [
             "grpc".to_owned(),
-            grpc::method_name(method).map_or_else(|| OTHERS.to_owned(), snake_case),
+            Method::numbered(method).map_or_else(|| OTHERS.to_owned(), |method| snake_case(method.name())),
             snake_case(&format!("{:?}", Code::from_i32(i32::from(status)))),
-            grpc::may_wait(method).to_string(),
+            Method::numbered(method).is_some_and(Method::may_wait).to_string(),
             "success".to_owned(),
         ],
         Call::Other => [OTHERS; 5].map(str::to_owned),
@@ -152,8 +154,9 @@ fn deferred<'a>(topics: &'a [Topic<'_>]) -> impl Iterator<Item = (&'a str, &'a D
 fn transactions(text: &mut Text, topics: &[Topic<'_>], survey: Option<&Survey>) {
     let mut samples = text.family(catalogue::HALF_MESSAGES);
     if let Some(survey) = survey {
-        let (held, others) = held_of(survey, |held| held.transactions, survey.overview.held.transactions);
-        for (topic, count) in held.iter().chain([&(OTHERS, others)]).filter(|(_, count)| *count > 0) {
+        let (deferred, others) =
+            deferred_of(survey, |deferred| deferred.transactions, survey.overview.deferred.transactions);
+        for (topic, count) in deferred.iter().chain([&(OTHERS, others)]).filter(|(_, count)| *count > 0) {
             samples.put(&[topic], count);
         }
     }
@@ -175,8 +178,9 @@ fn timers(text: &mut Text, topics: &[Topic<'_>], survey: Option<&Survey>) {
     let [local, disk] = STORAGE;
     let mut samples = text.family(catalogue::TIMING_MESSAGES);
     if let Some(survey) = survey {
-        let (held, others) = held_of(survey, |held| held.delayed, survey.overview.held.delayed);
-        for (topic, count) in held.iter().chain([&(OTHERS, others)]).filter(|(_, count)| *count > 0) {
+        let (deferred, others) =
+            deferred_of(survey, |deferred| deferred.delayed, survey.overview.deferred.delayed);
+        for (topic, count) in deferred.iter().chain([&(OTHERS, others)]).filter(|(_, count)| *count > 0) {
             samples.put(&[local, disk, topic], count);
         }
     }
@@ -204,14 +208,19 @@ fn timers(text: &mut Text, topics: &[Topic<'_>], survey: Option<&Survey>) {
     }
 }
 
-/// Held messages by topic, sorted, and of all topics that were not looked at. The lite topics of a parent count together.
-fn held_of(
+/// Delayed or half messages by topic, sorted, and the sum for the topics that the survey left out. The lite topics of a parent count
+/// together.
+fn deferred_of(
     survey: &Survey,
-    count: fn(&redstart_engine::HeldOf) -> usize,
+    count: fn(&redstart_engine::DeferredOfTopic) -> usize,
     all: usize,
 ) -> (Vec<(&str, usize)>, usize) {
-    let mut rows: Vec<(&str, usize)> =
-        survey.overview.held_of.iter().map(|held| (held.topic.as_str(), count(held))).collect();
+    let mut rows: Vec<(&str, usize)> = survey
+        .overview
+        .deferred_of
+        .iter()
+        .map(|deferred| (deferred.topic.as_str(), count(deferred)))
+        .collect();
     rows.sort_unstable();
     rows.dedup_by(|next, row| {
         let same = next.0 == row.0;

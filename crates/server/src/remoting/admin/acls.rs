@@ -1,105 +1,47 @@
-//! What users may do. It is kept and shown; nothing is refused by it yet.
+//! What users may do. It is kept and shown, and decides where callers are asked who they are.
 
-use std::net::IpAddr;
-
+use redstart_auth::{Pattern, Subject, Tier};
 use redstart_wire::remoting::{
-    body::{Acl, Policy, PolicyEntry},
+    body::{Acl, Policy},
     code,
 };
 
-use super::{
-    page,
-    users::{self, one_of},
-};
-use crate::remoting::{
-    refusal::Refusal,
-    request::{Answer, Request},
+use super::{page, users};
+use crate::{
+    access::{ACLS, read_policy, write_policy},
+    remoting::{
+        refusal::Refusal,
+        request::{Answer, Request},
+    },
 };
 
-const ACLS: &str = "acl";
-const USER: &str = "User:";
-const CUSTOM: &str = "Custom";
-const POLICY_TYPES: [&str; 2] = [CUSTOM, "Default"];
-const ACTIONS: [&str; 8] = ["All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List"];
-const RESOURCES: [&str; 4] = ["Cluster", "Namespace", "Topic", "Group"];
-const NAME_LEN_MAX: usize = 255;
 const ENTRIES_MAX: usize = 1000;
 
 pub(super) fn subject_of(user: &str) -> String {
-    format!("{USER}{user}")
+    Subject { user }.to_string()
 }
 
 /// The user that a subject names.
 fn user_of(subject: &str) -> Result<&str, Refusal> {
-    let name = subject.strip_prefix(USER);
-    let name = name
-        .ok_or_else(|| Refusal::invalid(format!("the subject {subject:?} is not of the form User:name")))?;
-    users::valid_name(name)?;
-    Ok(name)
+    Ok(Subject::read(subject).map_err(invalid)?.user)
 }
 
-/// `*`, or a kind of thing and its name, `prefix*` or `*`.
 fn valid_resource(text: &str) -> Result<String, Refusal> {
-    if text == "*" {
-        return Ok(text.to_owned());
-    }
-    let why = || {
-        let kinds = RESOURCES.map(|kind| format!("{kind}:name")).join(", ");
-        Refusal::invalid(format!("the resource {text:?} is neither * nor one of {kinds}"))
-    };
-    let (kind, name) = text.split_once(':').ok_or_else(why)?;
-    let kind = one_of("resource", kind, &RESOURCES).map_err(|_| why())?;
-    let plain = name.strip_suffix('*').unwrap_or(name);
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '|' | '_' | '-' | '.');
-    if name.is_empty() || name.len() > NAME_LEN_MAX || !plain.chars().all(allowed) {
-        return Err(why());
-    }
-    Ok(format!("{kind}:{name}"))
+    Ok(Pattern::read(text).map_err(invalid)?.to_string())
 }
 
-/// An address, or a network such as `10.0.0.0/8`.
-pub(super) fn valid_source(text: &str) -> Result<(), Refusal> {
-    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address = address.parse::<IpAddr>().ok();
-    let max = if matches!(address, Some(IpAddr::V6(_))) { 128 } else { 32 };
-    let fits = bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= max));
-    if address.is_none() || !fits {
-        return Err(Refusal::invalid(format!("{text:?} is no IP address and no network such as 10.0.0.0/8")));
-    }
-    Ok(())
+pub(super) fn invalid(error: impl std::fmt::Display) -> Refusal {
+    Refusal::invalid(error.to_string())
 }
 
-fn valid_entry(entry: PolicyEntry) -> Result<PolicyEntry, Refusal> {
-    if entry.actions.is_empty() {
-        return Err(Refusal::invalid(format!("the resource {} has no actions", entry.resource)));
-    }
-    for source in entry.source_ips.iter().flatten() {
-        valid_source(source)?;
-    }
-    let actions = entry.actions.iter().map(|action| one_of("action", action.trim(), &ACTIONS));
-    Ok(PolicyEntry {
-        resource: valid_resource(&entry.resource)?,
-        actions: actions.collect::<Result<_, _>>()?,
-        decision: one_of("decision", &entry.decision, &["Allow", "Deny"])?,
-        source_ips: entry.source_ips.filter(|sources| !sources.is_empty()),
-    })
-}
-
-pub(super) fn valid(acl: Acl) -> Result<Vec<Policy>, Refusal> {
-    let policy = |policy: Policy| {
-        let kind = policy.policy_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(CUSTOM);
-        Ok(Policy {
-            policy_type: Some(one_of("policy type", kind, &POLICY_TYPES)?),
-            entries: policy.entries.into_iter().map(valid_entry).collect::<Result<_, _>>()?,
-        })
-    };
-    let policies = acl.policies.into_iter().map(policy).collect::<Result<Vec<_>, Refusal>>()?;
+fn valid(acl: &Acl) -> Result<Vec<Policy>, Refusal> {
+    let policies = acl.policies.iter().map(read_policy).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     match policies.iter().map(|policy| policy.entries.len()).sum::<usize>() {
         0 => Err(Refusal::invalid("the request names no resource")),
         count if count > ENTRIES_MAX => {
             Err(Refusal::invalid(format!("{count} resources, the limit is {ENTRIES_MAX}")))
         }
-        _ => Ok(policies),
+        _ => Ok(policies.iter().map(write_policy).collect()),
     }
 }
 
@@ -130,12 +72,12 @@ pub(super) async fn store(request: &Request, subject: &str, policies: Vec<Policy
     let acl = Acl { subject: Some(subject.to_owned()), policies };
     let (subject, text) = (subject.to_owned(), serde_json::to_string(&acl)?);
     tracing::info!(subject, "rights were changed");
-    request.change(move |engine, _| engine.put_setting(ACLS, &subject, Some(&text))).await
+    request.change_access(move |engine, _| engine.put_setting(ACLS, &subject, Some(&text))).await
 }
 
 pub(super) async fn remove(request: &Request, subject: &str) -> Result<(), Refusal> {
     let subject = subject.to_owned();
-    request.change(move |engine, _| engine.put_setting(ACLS, &subject, None)).await
+    request.change_access(move |engine, _| engine.put_setting(ACLS, &subject, None)).await
 }
 
 /// The subject of a request, whose user must exist.
@@ -149,7 +91,7 @@ async fn subject(request: &Request) -> Result<String, Refusal> {
 /// Creating and changing are the same: what is not named stays.
 pub(crate) async fn create_acl(request: &Request) -> Result<Answer, Refusal> {
     let subject = subject(request).await?;
-    let new = valid(request.json()?)?;
+    let new = valid(&request.json()?)?;
     let known = find(request, &subject).await?.map(|acl| acl.policies).unwrap_or_default();
     store(request, &subject, merge(known, new)).await?;
     Ok(Answer::ok())
@@ -166,12 +108,11 @@ pub(crate) async fn delete_acl(request: &Request) -> Result<Answer, Refusal> {
         .ok_or_else(|| Refusal::new(code::POLICY_NOT_EXIST, format!("{subject} has no rights of its own")))?
         .policies;
     let resource = request.field("resource").filter(|resource| !resource.is_empty());
-    let kind = request.field("policyType").filter(|kind| !kind.is_empty()).unwrap_or(CUSTOM);
-    let kind = one_of("policy type", kind, &POLICY_TYPES)?;
+    let kind = Tier::read(request.field("policyType").unwrap_or_default()).map_err(invalid)?.name();
     match resource {
         Some(resource) => {
             let resource = valid_resource(resource)?;
-            for policy in policies.iter_mut().filter(|policy| policy.policy_type.as_ref() == Some(&kind)) {
+            for policy in policies.iter_mut().filter(|policy| policy.policy_type.as_deref() == Some(kind)) {
                 policy.entries.retain(|entry| entry.resource != resource);
             }
             policies.retain(|policy| !policy.entries.is_empty());
@@ -216,29 +157,11 @@ pub(crate) async fn list_acls(request: &Request) -> Result<Answer, Refusal> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn resources_and_sources_have_their_form() {
-        for good in ["*", "Topic:*", "topic:orders", "Group:a-*", "Cluster:DefaultCluster", "Group:%RETRY%g"]
-        {
-            assert!(valid_resource(good).is_ok(), "{good}");
-        }
-        assert_eq!(valid_resource("topic:orders").unwrap(), "Topic:orders");
-        for bad in ["", "Topic", "Topic:", "Queue:x", "Topic:a*b*", "Topic:../etc", "Topic:a b"] {
-            assert!(valid_resource(bad).is_err(), "{bad}");
-        }
-        for good in ["10.0.0.1", "10.0.0.0/8", "fe80::1/64", "::1"] {
-            assert!(valid_source(good).is_ok(), "{good}");
-        }
-        for bad in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/x", "host", "fe80::1/129"] {
-            assert!(valid_source(bad).is_err(), "{bad}");
-        }
-    }
-
     fn policies(resource: &str, decision: &str) -> Vec<Policy> {
         let text = format!(
             r#"{{"policies":[{{"entries":[{{"resource":"{resource}","actions":["pub"],"decision":"{decision}"}}]}}]}}"#
         );
-        valid(serde_json::from_str(&text).unwrap()).unwrap()
+        valid(&serde_json::from_str(&text).unwrap()).unwrap()
     }
 
     #[test]
@@ -263,7 +186,7 @@ mod tests {
             r#"{"policies":[{"entries":[{"resource":"*","actions":["All"],"decision":"Deny","sourceIps":["x"]}]}]}"#,
             r#"{"policies":[{"policyType":"Odd","entries":[{"resource":"*","actions":["All"],"decision":"Deny"}]}]}"#,
         ] {
-            assert!(valid(serde_json::from_str(bad).unwrap()).is_err(), "{bad}");
+            assert!(valid(&serde_json::from_str(bad).unwrap()).is_err(), "{bad}");
         }
     }
 }

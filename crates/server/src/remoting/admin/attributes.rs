@@ -10,13 +10,13 @@ use crate::{
     remoting::refusal::Refusal,
 };
 
-/// Attributes that belong to the broker begin with this. Nobody is shown them, and nobody sets them.
+/// Prefix of attributes that belong to the broker. They are not shown and cannot be set.
 const HIDDEN: &str = "remoting.";
 const CHANGES_MAX: usize = 128;
 /// The attribute by which an operator gives a topic its type.
 pub(super) const MESSAGE_TYPE: &str = "message.type";
 
-/// What somebody wants changed: a value, or the attribute gone.
+/// A requested change: a new value, or the removal of an attribute.
 pub(super) type Changes = Vec<(String, Option<String>)>;
 
 fn refused(why: String) -> Refusal {
@@ -123,7 +123,7 @@ fn unsupported(key: &str, value: &str) -> String {
     format!("the attribute {key} cannot be {value}: {why}")
 }
 
-/// What may be shown.
+/// The attributes that are shown.
 pub(super) fn shown(attributes: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     attributes
         .iter()
@@ -132,12 +132,12 @@ pub(super) fn shown(attributes: &BTreeMap<String, String>) -> BTreeMap<String, S
         .collect()
 }
 
-/// The name under which the broker keeps something for itself.
+/// The name of an attribute of the broker's own.
 pub(super) fn hidden(key: &str) -> String {
     format!("{HIDDEN}{key}")
 }
 
-/// A group's attributes after the changes. Which other ones there are is up to clients.
+/// A group's attributes after the changes. Names that the broker does not know are allowed: clients use them.
 pub(super) fn of_group(
     old: &BTreeMap<String, String>,
     changes: Changes,

@@ -1,4 +1,4 @@
-//! Who is connected, and what they read and write.
+//! The connected clients of both protocols, with their topics and groups.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use redstart_wire::remoting::{
 use crate::shard::{Clock, SystemClock};
 
 use crate::remoting::{
-    elsewhere::{OtherClient, OtherSubscription, Role, Takes},
     members::Member,
+    other_protocol::{DeliveryMode, OtherClient, OtherSubscription, Role},
     refusal::Refusal,
     request::{Answer, Request},
 };
@@ -46,7 +46,7 @@ fn other_connection(client: &OtherClient) -> Connection {
     }
 }
 
-/// What a client of the other protocol wants, in this one's words.
+/// The subscription of a gRPC client in the form of this protocol.
 pub(super) fn other_subscription(wanted: &OtherSubscription) -> Subscription {
     let tags: Vec<String> = match wanted.expression.as_str() {
         "*" | "" => Vec::new(),
@@ -63,14 +63,14 @@ pub(super) fn other_subscription(wanted: &OtherSubscription) -> Subscription {
     }
 }
 
-/// Consumers of a group that speak the other protocol.
+/// The gRPC consumers of a group.
 pub(super) fn other_consumers(request: &Request, group: &str) -> Vec<OtherClient> {
     let consumes =
         |client: &OtherClient| matches!(&client.role, Role::Consumer { group: own, .. } if own == group);
-    request.context.others().into_iter().filter(consumes).collect()
+    request.context.other_clients().into_iter().filter(consumes).collect()
 }
 
-/// Everything the members of a group want, by topic; of two opinions the newer one.
+/// The subscriptions of a group by topic. If members differ, the newest version counts.
 fn subscriptions(request: &Request, group: &str) -> BTreeMap<String, Subscription> {
     let mut all: BTreeMap<String, Subscription> = BTreeMap::new();
     for client in other_consumers(request, group) {
@@ -96,8 +96,8 @@ pub(crate) fn consumer_connections(request: &Request) -> Result<Answer, Refusal>
     let mut body =
         ConsumerConnection { subscription_table: subscriptions(request, group), ..Default::default() };
     body.connection_set = others.iter().map(other_connection).collect();
-    if let Some(OtherClient { role: Role::Consumer { takes, .. }, .. }) = others.first() {
-        body.consume_type = if *takes == Takes::Pushed { PASSIVELY } else { ACTIVELY }.to_owned();
+    if let Some(OtherClient { role: Role::Consumer { delivery, .. }, .. }) = others.first() {
+        body.consume_type = if *delivery == DeliveryMode::Push { PASSIVELY } else { ACTIVELY }.to_owned();
         body.message_model = CLUSTERING.to_owned();
         body.consume_from_where = FROM_LAST.to_owned();
     }
@@ -114,9 +114,9 @@ pub(crate) fn consumer_connections(request: &Request) -> Result<Answer, Refusal>
     Ok(Answer::json(&body))
 }
 
-/// Producers of the other protocol have no group; they are found under the topics they write to.
+/// gRPC producers have no group; they are listed under the topics that they publish to.
 fn other_producers(request: &Request) -> impl Iterator<Item = (String, OtherClient)> {
-    request.context.others().into_iter().flat_map(|client| {
+    request.context.other_clients().into_iter().flat_map(|client| {
         let topics = match &client.role {
             Role::Producer { topics } => topics.clone(),
             Role::Consumer { .. } => Vec::new(),
@@ -163,14 +163,14 @@ pub(crate) fn all_producers(request: &Request) -> Result<Answer, Refusal> {
     Ok(Answer::json(&Producers { data }))
 }
 
-/// Groups that have read a topic, or are about to.
+/// Groups that have consumed a topic or subscribe to it.
 pub(crate) async fn groups_of_topic(request: &Request) -> Result<Answer, Refusal> {
     let topic = TopicName::new(request.required("topic")?)?;
     let name = topic.clone();
     let stored = request.ask(move |engine, _| engine.groups_of(&name)).await?;
     let mut groups: BTreeSet<String> = stored.into_iter().map(|group| group.to_string()).collect();
     groups.extend(request.context.members.groups_of(topic.as_str()));
-    for client in request.context.others() {
+    for client in request.context.other_clients() {
         if let Role::Consumer { group, subscriptions, .. } = client.role
             && subscriptions.iter().any(|wanted| wanted.topic == topic.as_str())
         {
@@ -180,7 +180,7 @@ pub(crate) async fn groups_of_topic(request: &Request) -> Result<Answer, Refusal
     Ok(Answer::json(&GroupList { group_list: groups.into_iter().collect() }))
 }
 
-/// The other way round.
+/// Topics that a group has consumed or subscribes to.
 pub(crate) async fn topics_of_group(request: &Request) -> Result<Answer, Refusal> {
     let group = request.group("group")?;
     let name = group.clone();

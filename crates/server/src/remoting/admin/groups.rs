@@ -1,3 +1,5 @@
+//! Consumer groups: create, change, show, delete.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use futures_util::future::try_join_all;
@@ -14,7 +16,7 @@ use super::{
     page::{self, Page},
 };
 use crate::remoting::{
-    ensure::ensure_retry_topic,
+    auto_create::ensure_retry_topic,
     refusal::Refusal,
     request::{Answer, Request},
 };
@@ -23,17 +25,17 @@ use crate::remoting::{
 const LIST_MAX: usize = 10_000;
 const EXTRAS: &str = "extras";
 const FORBIDDEN: &str = "forbidden.";
-/// Bit of what a group may not do with a topic: read it.
+/// Bit that forbids a group to read a topic.
 const READ_FORBIDDEN: i32 = 1 << 2;
 const EXPONENTIAL: &str = "EXPONENTIAL";
 const CUSTOMIZED: &str = "CUSTOMIZED";
-/// What RocketMQ writes when nobody chose anything. It skips the first two delays; the rest is this broker's default.
+/// RocketMQ's default retry policy. Without the first two delays it is the default of this broker.
 const DEFAULT_NEXT: [u64; 18] = [
     1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000,
     540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
 ];
 
-/// The delays of a policy; `None` when it leaves them to the broker.
+/// The delays of a policy; `None` for the broker's default.
 fn policy(policy: GroupRetryPolicy) -> Option<RetryPolicy> {
     let exponential = policy.r#type.as_deref() == Some(EXPONENTIAL);
     match (exponential, policy.exponential_retry_policy, policy.customized_retry_policy) {
@@ -101,7 +103,7 @@ async fn put_one(request: &Request, wanted: WireGroup) -> Result<(), Refusal> {
     let name = GroupName::new(&wanted.group_name)?;
     let named = name.clone();
     request.change(move |engine, _| put(engine, &named, wanted)).await?;
-    // Tools look for a group by the route of its retry topic.
+    // Tools find a group by the route of its retry topic.
     ensure_retry_topic(request, &name).await
 }
 
@@ -119,7 +121,7 @@ pub(crate) async fn put_groups(request: &Request) -> Result<Answer, Refusal> {
     for group in &list {
         GroupName::new(&group.group_name)?;
     }
-    // All at once: they share a few flushes.
+    // Concurrently, so that they share a few flushes.
     try_join_all(list.into_iter().map(|group| put_one(request, group))).await?;
     Ok(Answer::ok())
 }
@@ -169,7 +171,7 @@ fn forbidden_topics(view: &GroupView) -> BTreeMap<String, i32> {
     topics.map(|topic| (topic.to_owned(), READ_FORBIDDEN)).collect()
 }
 
-/// Its progress goes with it; one that is not there is gone already.
+/// Deletes a group and its progress. Deleting one that does not exist succeeds.
 pub(crate) async fn delete_group(request: &Request) -> Result<Answer, Refusal> {
     let name = request.group("groupName")?;
     let deleted = request.change(move |engine, _| match engine.delete_group(&name) {
@@ -180,7 +182,7 @@ pub(crate) async fn delete_group(request: &Request) -> Result<Answer, Refusal> {
     Ok(Answer::ok())
 }
 
-/// Says whether a group may read a topic, and changes that if it is asked to.
+/// Answers whether a group may read a topic, after changing it if the request says so.
 pub(crate) async fn forbidden(request: &Request) -> Result<Answer, Refusal> {
     let (group, topic) = (request.group("group")?, TopicName::new(request.required("topic")?)?);
     let name = group.clone();
@@ -202,7 +204,7 @@ pub(crate) async fn forbidden(request: &Request) -> Result<Answer, Refusal> {
     Ok(Answer::json(&Forbidden { topic: topic.to_string(), group: group.to_string(), readable }))
 }
 
-/// Whether an operator took the topic from the group.
+/// Whether an operator has forbidden the group to read the topic.
 pub(crate) fn is_forbidden(group: &GroupConfig, topic: &TopicName) -> bool {
     !group.attributes.is_empty()
         && group.attributes.contains_key(&attributes::hidden(&format!("{FORBIDDEN}{topic}")))

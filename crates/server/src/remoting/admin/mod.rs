@@ -1,4 +1,4 @@
-//! What operators and their tools ask of the broker.
+//! Requests of `mqadmin` and other tools for operators.
 
 mod acls;
 mod attributes;

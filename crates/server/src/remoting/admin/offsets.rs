@@ -1,4 +1,4 @@
-//! Moving groups, and where they all stand.
+//! Consumer offsets: reset, clone, list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::remoting::{
     request::{Answer, Request},
 };
 
-/// Moves a group, at once and for good. Its 4.x consumers, who keep their own offsets, are told to follow.
+/// Resets a group's offsets. Its connected 4.x consumers, which keep their own offsets, are told to follow.
 pub(crate) async fn reset(request: &Request) -> Result<Answer, Refusal> {
     let (group, topic) = (request.group("group")?, TopicName::new(request.required("topic")?)?);
     let timestamp: i64 = request.number("timestamp")?;
@@ -32,7 +32,7 @@ pub(crate) async fn reset(request: &Request) -> Result<Answer, Refusal> {
     let rows: Vec<(Queue, i64)> =
         offsets.iter().map(|(queue, offset)| (row(request, &topic, *queue), offset.0 as i64)).collect();
     tell_consumers(request, &group, &topic, timestamp, &rows);
-    tracing::info!(%group, %topic, ?to, queues = rows.len(), "an operator moved a group");
+    tracing::info!(%group, %topic, ?to, queues = rows.len(), "an operator reset the offsets of a group");
     let body = if request.language == Language::CPP { reset_list(&rows) } else { reset_body(&rows) };
     page::answer(body)
 }
@@ -65,14 +65,14 @@ async fn move_group(
     let offsets = request
         .ask(move |engine, _| {
             let offsets = engine.reset(&by, &name, queue, to)?;
-            // On the owner's thread, so that no consumer stores an offset in between.
+            // On the owner thread, so that no consumer stores an offset in between.
             for (queue, offset) in offsets.iter().filter(|_| online) {
                 context.resets.add(&by, &name, *queue, *offset);
             }
             Ok::<_, redstart_engine::OffsetError>(offsets)
         })
         .await??;
-    // A fact is durable with the next frame; the operator is told when it is.
+    // A reset is a fact, durable with the next frame. The operator is answered when it is durable.
     request.change(|engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
     Ok(offsets)
 }
@@ -92,12 +92,12 @@ fn tell_consumers(
             .with_field("group", group)
             .with_field("timestamp", timestamp)
             .with_field("isForce", true);
-        // One that does not read is told by its next pull.
-        member.peer.tell(Command { body: body.into(), ..command });
+        // A consumer that does not read its commands follows with its next pull.
+        member.peer.notify(Command { body: body.into(), ..command });
     }
 }
 
-/// A group goes on where another one stands.
+/// Copies the offsets of one group to another.
 pub(crate) async fn clone_offsets(request: &Request) -> Result<Answer, Refusal> {
     let (from, to) = (request.group("srcGroup")?, request.group("destGroup")?);
     let topic = request.field("topic").filter(|topic| !topic.is_empty()).map(TopicName::new).transpose()?;
@@ -117,7 +117,7 @@ pub(crate) async fn clone_offsets(request: &Request) -> Result<Answer, Refusal> 
     Ok(Answer::ok())
 }
 
-/// The queues of a topic that a group has read from, and where it stands.
+/// The queues of a topic that a group has consumed, with its offsets.
 fn started(
     engine: &Engine,
     group: &GroupName,
@@ -189,7 +189,7 @@ pub(crate) async fn all_consumer_offsets(request: &Request) -> Result<Answer, Re
     page::json(&serde_json::json!({ "offsetTable": table, "dataVersion": version }))
 }
 
-/// Delayed messages wait in no queues, so that there are no offsets of delay levels.
+/// Delayed messages are not kept in queues, so that delay levels have no offsets.
 pub(crate) fn all_delay_offsets() -> Result<Answer, Refusal> {
     Ok(Answer::json(&serde_json::json!({ "offsetTable": {}, "dataVersion": DataVersion::default() })))
 }

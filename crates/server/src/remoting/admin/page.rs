@@ -12,7 +12,7 @@ use crate::remoting::{
 /// An answer must fit into one frame, with its header.
 const BODY_BYTES_MAX: usize = FRAME_BYTES_MAX - (1 << 20);
 
-/// Which part of a long table is asked for. Older tools want all of it.
+/// The part of a long table that a request asks for. Older tools ask for all of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     from: usize,
@@ -34,16 +34,16 @@ impl Page {
     }
 }
 
-/// A version that changes when, and only when, the table does: tools that read page by page begin again then.
+/// A version that changes exactly when the table changes: tools that read page by page then begin again.
 pub(super) fn version(table: &impl Serialize) -> DataVersion {
     let bytes = serde_json::to_vec(table).unwrap_or_default();
     let mut hasher = FxHasher::default();
     hasher.write(&bytes);
-    // Go reads 32 bits of it.
+    // Go clients read 32 bits of it.
     DataVersion { counter: (hasher.finish() >> 33) as i64, ..DataVersion::default() }
 }
 
-/// A body that may have become too long.
+/// A body, unless it is too long for a frame.
 pub(super) fn answer(body: impl Into<bytes::Bytes>) -> Result<Answer, Refusal> {
     let body = body.into();
     if body.len() > BODY_BYTES_MAX {

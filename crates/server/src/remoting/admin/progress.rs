@@ -1,4 +1,4 @@
-//! How far groups have come.
+//! The progress of consumer groups in their topics.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ pub(crate) async fn topic_stats(request: &Request) -> Result<Answer, Refusal> {
     page::answer(body::topic_stats(rows, put.per_second()))
 }
 
-/// A group's standing in a topic.
+/// A group's progress in a topic.
 type Rows = Vec<(QueueId, ConsumeStatsRow)>;
 
 fn rows(engine: &Engine, group: &GroupName, topic: &TopicName) -> Result<Rows, OffsetError> {
@@ -92,7 +92,7 @@ pub(crate) async fn consume_stats(request: &Request) -> Result<Answer, Refusal> 
     let name = group.clone();
     let stats: BTreeMap<TopicName, Rows> = request
         .look(move |engine, _| {
-            // What nobody of a live group wants any more is of no interest.
+            // Topics that no connected consumer of the group subscribes to are left out.
             let wanted = |topic: &TopicName| {
                 online.as_ref().is_none_or(|online| {
                     online.members.values().any(|member| member.subscriptions.contains_key(topic.as_str()))
@@ -119,7 +119,7 @@ pub(crate) async fn consume_stats(request: &Request) -> Result<Answer, Refusal> 
     page::answer(body::consume_stats(rows.collect(), tps))
 }
 
-/// The topics a request names, in one of two ways; `None` when it wants all.
+/// The topics that a request names, in one of two fields; `None` for all.
 fn named_topics(request: &Request) -> Result<Option<Vec<TopicName>>, Refusal> {
     const TOPICS_MAX: usize = 10_000;
     let listed = request.field("topicList").unwrap_or_default();
@@ -138,7 +138,7 @@ pub(crate) async fn broker_consume_stats(request: &Request) -> Result<Answer, Re
     let ordered = request.truth("isOrder").unwrap_or(false);
     let groups = request.ask(|engine, _| engine.group_names()).await?;
     let (mut all, mut lag, mut in_flight) = (Vec::new(), 0, 0);
-    // One group at a time: others are served in between.
+    // One group at a time, so that other requests are served in between.
     for group in groups {
         let name = group.clone();
         let stats = request
@@ -167,7 +167,7 @@ pub(crate) async fn broker_consume_stats(request: &Request) -> Result<Answer, Re
     page::answer(body::consume_stats_list(&broker, &all, lag, in_flight))
 }
 
-/// From when to when a topic's messages are, and up to when a group has read them.
+/// The times of a topic's first and last messages, and of the last one that a group has consumed.
 pub(crate) async fn consume_time_span(request: &Request) -> Result<Answer, Refusal> {
     let (group, topic) = (request.group("group")?, TopicName::new(request.required("topic")?)?);
     let (name, by) = (topic.clone(), group.clone());

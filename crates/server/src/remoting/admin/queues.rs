@@ -1,3 +1,5 @@
+//! The entries of a queue, as `mqadmin` shows them.
+
 use redstart_engine::{Entry, QueueId, QueueOffset, TopicName};
 use redstart_wire::remoting::body::{QueueEntries, QueueEntry};
 
@@ -24,7 +26,8 @@ pub(crate) async fn queue_entries(request: &Request) -> Result<Answer, Refusal> 
         })
         .await??;
     let group = request.field("consumerGroup").filter(|group| !group.is_empty());
-    let wanted = group.map(|group| request.context.members.wanted(group, topic.as_str(), &request.peer));
+    let wanted =
+        group.map(|group| request.context.members.subscription(group, topic.as_str(), &request.peer));
     let (wanted, filter_data) = match wanted {
         None => (None, None),
         Some(Ok(wanted)) => (Some(wanted), None),

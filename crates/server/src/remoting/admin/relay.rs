@@ -1,4 +1,4 @@
-//! What an operator asks of a client goes through the broker.
+//! Requests of operators to a client, which the broker passes on.
 
 use std::{
     collections::BTreeMap,
@@ -7,9 +7,10 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use redstart_auth::signature::remoting::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE};
 use redstart_engine::{Filter, Found, QueryError, Timestamp, TopicName};
 use redstart_wire::remoting::{
-    Command,
+    Command, Fields,
     body::{ConsumerStatus, Queue},
     code, from_slice, read_offset_message_id,
 };
@@ -18,35 +19,37 @@ use serde_json::{Value, json};
 
 use super::connections::{other_consumers, other_subscription};
 use crate::{
+    access::Needs,
     remoting::{
         convert::read_physical_offset,
-        elsewhere::{OtherClient, OtherMessage, Role, Takes, Unanswered},
+        other_protocol::{DeliveryMode, NoReply, OtherClient, OtherMessage, Role},
         peer::{AskError, Peer},
         records::{self, Place},
         refusal::Refusal,
         request::{Answer, Request},
+        rights::SUB,
     },
     shard::WantedKey,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const STATUS_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Queues that one client may name.
 const QUEUES_MAX: usize = 65_536;
 
-/// Where a consumer is to be found.
+/// A connected consumer, by its protocol.
 enum Consumer {
-    Here(Arc<Peer>),
-    Elsewhere(OtherClient),
+    Remoting(Arc<Peer>),
+    Grpc(OtherClient),
 }
 
 fn consumer(request: &Request, group: &str, client: &str) -> Result<Consumer, Refusal> {
     let member = request.context.members.consumers(group).and_then(|mut group| group.members.remove(client));
     if let Some(member) = member {
-        return Ok(Consumer::Here(member.peer));
+        return Ok(Consumer::Remoting(member.peer));
     }
     let other = other_consumers(request, group).into_iter().find(|other| other.id == client);
-    other.map(Consumer::Elsewhere).ok_or_else(|| {
+    other.map(Consumer::Grpc).ok_or_else(|| {
         Refusal::new(code::SYSTEM_ERROR, format!("The Consumer <{group}> <{client}> not online"))
     })
 }
@@ -61,19 +64,19 @@ impl From<AskError> for Refusal {
     }
 }
 
-impl From<Unanswered> for Refusal {
-    fn from(error: Unanswered) -> Self {
+impl From<NoReply> for Refusal {
+    fn from(error: NoReply) -> Self {
         let code = match error {
-            Unanswered::Timeout => code::CONSUME_MSG_TIMEOUT,
-            Unanswered::Failed(_) => code::SYSTEM_ERROR,
+            NoReply::Timeout => code::CONSUME_MSG_TIMEOUT,
+            NoReply::Failed(_) => code::SYSTEM_ERROR,
         };
         Refusal::new(code, error.to_string())
     }
 }
 
-/// Asks a client of this protocol and passes its answer on as it is.
+/// Sends a request to a 4.x client and passes its answer on unchanged.
 async fn pass_on(peer: &Peer, command: Command) -> Result<Answer, Refusal> {
-    let answer = peer.ask(command, PATIENCE).await?;
+    let answer = peer.ask(command, ANSWER_TIMEOUT).await?;
     Ok(Answer {
         remark: answer.remark,
         fields: answer.fields,
@@ -84,13 +87,13 @@ async fn pass_on(peer: &Peer, command: Command) -> Result<Answer, Refusal> {
 pub(crate) async fn running_info(request: &Request) -> Result<Answer, Refusal> {
     let (group, client) = (request.required("consumerGroup")?, request.required("clientId")?);
     match consumer(request, group, client)? {
-        Consumer::Here(peer) => {
+        Consumer::Remoting(peer) => {
             let command = Command::question(code::GET_CONSUMER_RUNNING_INFO);
-            pass_on(&peer, Command { fields: request.fields.clone(), ..command }).await
+            pass_on(&peer, Command { fields: passed_on(request), ..command }).await
         }
-        Consumer::Elsewhere(other) => {
-            let threads = match (request.truth("jstackEnable"), request.context.elsewhere.get()) {
-                (Some(true), Some(elsewhere)) => Some(elsewhere.thread_dump(client).await?),
+        Consumer::Grpc(other) => {
+            let threads = match (request.truth("jstackEnable"), request.context.other_protocol.get()) {
+                (Some(true), Some(other_protocol)) => Some(other_protocol.thread_dump(client).await?),
                 _ => None,
             };
             Ok(Answer::json(&other_running_info(&other, threads)))
@@ -98,16 +101,16 @@ pub(crate) async fn running_info(request: &Request) -> Result<Answer, Refusal> {
     }
 }
 
-/// What is known of a client that has no such report of its own.
+/// The running info of a gRPC client, as far as the server knows it: those clients have no such report.
 fn other_running_info(client: &OtherClient, threads: Option<String>) -> Value {
-    let (takes, subscriptions) = match &client.role {
-        Role::Consumer { takes, subscriptions, .. } => (*takes, &subscriptions[..]),
-        Role::Producer { .. } => (Takes::Fetched, &[][..]),
+    let (delivery, subscriptions) = match &client.role {
+        Role::Consumer { delivery, subscriptions, .. } => (*delivery, &subscriptions[..]),
+        Role::Producer { .. } => (DeliveryMode::Pull, &[][..]),
     };
     let mut info = json!({
         "properties": {
             "PROP_CLIENT_VERSION": client.version,
-            "PROP_CONSUME_TYPE": if takes == Takes::Pushed { "CONSUME_PASSIVELY" } else { "CONSUME_ACTIVELY" },
+            "PROP_CONSUME_TYPE": if delivery == DeliveryMode::Push { "CONSUME_PASSIVELY" } else { "CONSUME_ACTIVELY" },
             "PROP_CONSUMEORDERLY": "false",
             "PROP_CONSUMER_START_TIMESTAMP": "0",
             "PROP_NAMESERVER_ADDR": "",
@@ -125,30 +128,32 @@ fn other_running_info(client: &OtherClient, threads: Option<String>) -> Value {
     info
 }
 
-/// Gives a stored message to one consumer, outside of all queues.
+/// Gives a stored message to one consumer to try. Offsets and deliveries do not change.
 pub(crate) async fn consume_directly(request: &Request) -> Result<Answer, Refusal> {
     let (group, client) = (request.required("consumerGroup")?, request.required("clientId")?);
     let consumer = consumer(request, group, client)?;
     let (topic, place) = named_message(request).await?;
+    // Any position can be named.
+    request.check(&Needs::nothing().topic(topic.as_str(), SUB)).map_err(|_| no_message(request))?;
     match consumer {
-        Consumer::Here(peer) => {
+        Consumer::Remoting(peer) => {
             let records = records::read(request, &topic, &[place], &Filter::All).await?.whole()?;
             if records.written.is_empty() {
                 return Err(Refusal::new(code::SYSTEM_ERROR, "the message cannot be read"));
             }
             let command = Command::question(code::CONSUME_MESSAGE_DIRECTLY);
-            let command = Command { fields: request.fields.clone(), body: records.body, ..command }
+            let command = Command { fields: passed_on(request), body: records.body, ..command }
                 .with_field("brokerName", &request.context.config.broker)
                 .with_field("topicSysFlag", 0)
                 .with_field("groupSysFlag", 0);
             pass_on(&peer, command).await
         }
-        Consumer::Elsewhere(_) => {
-            let elsewhere = request.context.elsewhere.get();
-            let elsewhere = elsewhere.ok_or_else(|| Refusal::from(Unanswered::Timeout))?;
+        Consumer::Grpc(_) => {
+            let other_protocol = request.context.other_protocol.get();
+            let other_protocol = other_protocol.ok_or_else(|| Refusal::from(NoReply::Timeout))?;
             let started = Instant::now();
             let message = OtherMessage { topic, position: place.position, size: place.size };
-            let tried = elsewhere.try_message(client, message).await?;
+            let tried = other_protocol.try_message(client, message).await?;
             Ok(Answer::json(&json!({
                 "order": false,
                 "autoCommit": true,
@@ -160,17 +165,31 @@ pub(crate) async fn consume_directly(request: &Request) -> Result<Answer, Refusa
     }
 }
 
-/// The message that a request names, by its address or by its own id.
+fn no_message(request: &Request) -> Refusal {
+    let id = request.field("msgId").unwrap_or_default();
+    Refusal::new(code::SYSTEM_ERROR, format!("there is no message {id}"))
+}
+
+/// The operator's fields, for its question to a client. A signature must not reach it: the client could use it again.
+fn passed_on(request: &Request) -> Fields {
+    let mut fields = request.fields.clone();
+    for name in [ACCESS_KEY, SIGNATURE, SECURITY_TOKEN] {
+        fields.remove(name);
+    }
+    fields
+}
+
+/// The message that a request names, by its offset id or by the client's message id.
 async fn named_message(request: &Request) -> Result<(TopicName, Place), Refusal> {
     let id = request.required("msgId")?.to_owned();
     let topic = request.field("topic").filter(|topic| !topic.is_empty()).map(TopicName::new).transpose()?;
     let address = read_offset_message_id(&id).and_then(|(_, offset)| read_physical_offset(offset));
-    let unknown = Refusal::new(code::SYSTEM_ERROR, format!("there is no message {id}"));
+    let unknown = no_message(request);
     let at = match address {
         Some((position, attempt)) => {
             let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
             match found {
-                // It may be there: a failed read must not be taken for an answer.
+                // A failed read does not prove that there is no such message.
                 Err(QueryError::Fetch(error)) if error.is_io() => return Err(QueryError::from(error).into()),
                 Err(error @ QueryError::Index(_)) => return Err(error.into()),
                 found => found.ok().map(|found| (found, attempt)),
@@ -191,7 +210,7 @@ async fn named_message(request: &Request) -> Result<(TopicName, Place), Refusal>
     Ok((name.ok_or(unknown)?, Place { attempt, ..Place::found(&found) }))
 }
 
-/// Where the consumers of a group stand, by their own word.
+/// The offsets of a group's consumers, as the consumers themselves report them.
 pub(crate) async fn consumer_status(request: &Request) -> Result<Answer, Refusal> {
     let (group, topic) = (request.required("group")?, request.required("topic")?);
     let only = request.field("clientAddr").filter(|client| !client.is_empty());
@@ -202,7 +221,7 @@ pub(crate) async fn consumer_status(request: &Request) -> Result<Answer, Refusal
             let command = Command::question(code::GET_CONSUMER_STATUS_FROM_CLIENT)
                 .with_field("topic", topic)
                 .with_field("group", group);
-            let answer = member.peer.ask(command, STATUS_PATIENCE).await;
+            let answer = member.peer.ask(command, STATUS_TIMEOUT).await;
             (member.client_id, answer.ok().map(|answer| offsets(&answer.body)))
         })
         .collect();

@@ -9,7 +9,7 @@ use std::{
 
 use redstart_engine::{GroupName, QueueId, QueueOffset, TopicName};
 
-/// Consumers that have not followed by then never will: they are gone, and others begin at the stored offset.
+/// A consumer that has not followed a reset by then is gone; its successor begins at the stored offset.
 const PENDING_MAX: Duration = Duration::from_secs(300);
 const QUEUES_MAX: usize = 100_000;
 
@@ -21,12 +21,12 @@ struct Pending {
     since: Instant,
 }
 
-/// Groups that an operator moved while their 4.x consumers were at work. Those keep their own offsets: until they have
-/// followed, what they store would undo the move.
+/// Offset resets that 4.x consumers have not followed yet. Such consumers keep their own offsets, and until they have followed,
+/// an offset that they store would undo the reset.
 #[derive(Debug, Default)]
 pub(crate) struct Resets {
     pending: Mutex<HashMap<Place, Pending>>,
-    /// Almost always 0, and then nobody waits for the lock.
+    /// The number of resets, almost always 0: then no request accepts the lock.
     count: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ impl Resets {
         self.count.store(pending.len(), Ordering::Release);
     }
 
-    /// A consumer reads at an offset. `Some` when it must go elsewhere first; that is told once.
+    /// Called when a consumer reads at an offset. `Some` is the offset that it has to continue at; it is returned once.
     pub fn moved(
         &self,
         group: &GroupName,
@@ -52,8 +52,8 @@ impl Resets {
         (target != offset).then_some(target)
     }
 
-    /// Whether what a consumer wants to store counts. When it stores where it was moved to, it has followed.
-    pub fn takes(&self, group: &GroupName, topic: &TopicName, queue: QueueId, offset: QueueOffset) -> bool {
+    /// Whether an offset that a consumer stores is accepted. A consumer that stores the offset of the reset has followed it.
+    pub fn accepts(&self, group: &GroupName, topic: &TopicName, queue: QueueId, offset: QueueOffset) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return true;
         }
@@ -92,21 +92,21 @@ mod tests {
         let resets = Resets::default();
         let (group, topic) = (GroupName::new("g").unwrap(), TopicName::new("t").unwrap());
         let moved = |offset| resets.moved(&group, &topic, QueueId(0), QueueOffset(offset));
-        let takes = |offset| resets.takes(&group, &topic, QueueId(0), QueueOffset(offset));
-        assert!(takes(9) && moved(9).is_none());
+        let accepts = |offset| resets.accepts(&group, &topic, QueueId(0), QueueOffset(offset));
+        assert!(accepts(9) && moved(9).is_none());
         resets.add(&group, &topic, QueueId(0), QueueOffset(3));
-        assert!(!takes(9) && !takes(9));
+        assert!(!accepts(9) && !accepts(9));
         assert_eq!((moved(9), moved(9)), (Some(QueueOffset(3)), None));
-        assert!(takes(9));
+        assert!(accepts(9));
         resets.add(&group, &topic, QueueId(0), QueueOffset(3));
-        assert!(takes(3), "it has followed by itself");
-        assert!(takes(4) && moved(4).is_none());
+        assert!(accepts(3), "it has followed by itself");
+        assert!(accepts(4) && moved(4).is_none());
         resets.add(&group, &topic, QueueId(0), QueueOffset(3));
         assert_eq!(moved(3), None, "it is there already");
-        assert!(takes(4));
+        assert!(accepts(4));
         resets.add(&group, &topic, QueueId(1), QueueOffset(3));
-        assert!(takes(9), "another queue");
+        assert!(accepts(9), "another queue");
         resets.expire(Instant::now() + PENDING_MAX);
-        assert!(resets.takes(&group, &topic, QueueId(1), QueueOffset(9)));
+        assert!(resets.accepts(&group, &topic, QueueId(1), QueueOffset(9)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the broker is doing.
+//! The broker's runtime information and statistics, as `mqadmin` shows them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::{
 
 /// The release whose protocol is spoken here.
 const VERSION: &str = "V5_3_1";
-/// How many sends took how long, in RocketMQ's steps. The metrics have it; here the steps stand without counts.
+/// RocketMQ's histogram of send times. The counts are in the metrics; here the buckets are empty.
 const PUT_TIMES: &str = "[<=0ms]:0 [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 \
     [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0";
 
 pub(crate) async fn runtime_info(request: &Request) -> Result<Answer, Refusal> {
-    let (extent, held) = request.ask(|engine, _| (engine.extent(), engine.held())).await?;
+    let (extent, held) = request.ask(|engine, _| (engine.extent(), engine.deferred())).await?;
     let context = &request.context;
     let statistics = context.shard.counters().statistics();
     let now = SystemClock.now();
@@ -33,9 +33,9 @@ pub(crate) async fn runtime_info(request: &Request) -> Result<Answer, Refusal> {
         let spans = [Span::TenSeconds, Span::Minute, Span::TenMinutes];
         spans.map(|span| meter.over(span, now).per_second())
     };
-    let (got, missed) = (rates(&statistics.got), rates(&statistics.missed));
+    let (got, missed) = (rates(&statistics.got), rates(&statistics.empty_receives));
     let all = [0, 1, 2].map(|span| got[span] + missed[span]);
-    let mornings = statistics.days.mornings();
+    let mornings = statistics.day_starts.counts();
     let (put_count, put_bytes) = (statistics.put.count(), statistics.put.bytes());
     let used = extent.usage.map_or(0.0, |usage| 1.0 - usage.free as f64 / usage.total.max(1) as f64);
     let capacity = extent
@@ -64,14 +64,14 @@ pub(crate) async fn runtime_info(request: &Request) -> Result<Answer, Refusal> {
     put("msgGetTotalTodayNow", &statistics.got.count());
     put("msgGetTotalTodayMorning", &mornings.got_today);
     put("msgGetTotalYesterdayMorning", &mornings.got_yesterday);
-    // One queue leads to the shard, whatever the request.
+    // All requests share one queue to the shard.
     for pool in ["send", "pull", "ack", "query", "litePull"] {
         put(&format!("{pool}ThreadPoolQueueSize"), &queued);
         put(&format!("{pool}ThreadPoolQueueCapacity"), &queue_max);
         put(&format!("{pool}ThreadPoolQueueHeadWaitTimeMills"), &0);
     }
     put("pageCacheLockTimeMills", &0);
-    // rocketmq-exporter reads these of every broker, and shows nothing of one that lacks any.
+    // rocketmq-exporter shows nothing of a broker that lacks one of these keys.
     put("getTransferedTps", &words(got));
     put("dispatchMaxBuffer", &0);
     put("putMessageEntireTimeMax", &0);
@@ -145,12 +145,12 @@ fn of_group(request: &Request, key: &str, span: Span, now: Timestamp) -> Option<
     request.context.shard.counters().statistics().of_group(&topic, &group, span, now)
 }
 
-/// Old messages go by themselves, and queues with them: there is nothing to clean.
+/// Retention removes old messages and their queue entries: there is nothing to clean.
 pub(crate) fn cleaned() -> Result<Answer, Refusal> {
     Ok(Answer::ok())
 }
 
-/// The broker stands alone.
+/// The broker has no replicas.
 pub(crate) async fn ha_status(request: &Request) -> Result<Answer, Refusal> {
     let end = request.ask(|engine, _| engine.extent().end).await?;
     Ok(Answer::json(&HaStatus { master: true, master_commit_log_max_offset: end.0, ..HaStatus::default() }))

@@ -1,5 +1,5 @@
-//! Settings under RocketMQ's names. What can be changed while the broker runs is kept in the log and in force again after a
-//! restart, whatever the command line says.
+//! Settings under RocketMQ's names. A setting that is changed while the broker runs is stored in the log and wins over the
+//! command line after a restart.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,13 +7,13 @@ use std::{
 };
 
 use redstart_engine::{Config as EngineConfig, Engine};
-use redstart_wire::remoting::code;
+use redstart_wire::remoting::{CHANGED_KEYS, code};
 
 use super::{page, properties};
 use crate::{
     remoting::{
         AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, Config, Context,
-        ensure::TRACE_TOPIC,
+        auto_create::TRACE_TOPIC,
         refusal::Refusal,
         request::{Answer, Request},
     },
@@ -30,7 +30,7 @@ const TRANSACTION_CHECK_INTERVAL: &str = "transactionCheckInterval";
 const TRANSACTION_CHECK_MAX: &str = "transactionCheckMax";
 const ORDER_MESSAGES: &str = "orderMessageEnable";
 
-/// Settings that name files. They do not exist here, and RocketMQ refuses to change them as well.
+/// Settings that name files. RocketMQ refuses to change them too; here they do not exist.
 const PROTECTED: [&str; 5] =
     ["brokerConfigPath", "configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"];
 
@@ -38,7 +38,7 @@ const HOURS_MAX: u64 = 24 * 3650;
 const MILLIS_MAX: u64 = 24 * 3600 * 1000;
 const CHECKS_MAX: u64 = 1000;
 
-/// What the front end itself looks at.
+/// The settings that the front end itself uses.
 #[derive(Debug)]
 pub(crate) struct Settings {
     auto_create_topics: AtomicBool,
@@ -54,7 +54,7 @@ impl Settings {
         self.auto_create_topics.load(Ordering::Relaxed)
     }
 
-    /// Whether routes carry what tools stored about ordered topics.
+    /// Whether routes carry the queue numbers of ordered topics that tools have stored.
     pub fn order_messages(&self) -> bool {
         self.order_messages.load(Ordering::Relaxed)
     }
@@ -133,14 +133,21 @@ fn unchangeable(namespace: &str, key: &str) -> String {
 }
 
 impl Context {
-    /// Puts in force what was changed before the last stop.
+    /// Applies the settings that were changed before the last stop.
     pub(crate) async fn restore_settings(context: &std::sync::Arc<Context>) -> Result<(), Unavailable> {
         let restored = context.clone();
         let restore = context.shard.ask(move |engine, _| {
             for namespace in [BROKER, NAMES] {
                 for (key, value) in engine.settings(namespace) {
                     match Change::read(namespace, &key, &value) {
-                        Ok(change) => change.apply(&restored.settings, engine),
+                        Ok(change) => {
+                            tracing::info!(
+                                key,
+                                value,
+                                "set at run time by updateBrokerConfig, overrides the configuration"
+                            );
+                            change.apply(&restored.settings, engine);
+                        }
                         Err(refusal) => {
                             tracing::warn!(key, remark = refusal.remark, "a stored setting is ignored");
                         }
@@ -152,7 +159,7 @@ impl Context {
     }
 }
 
-/// All of them, or none when one is not understood.
+/// Parses all settings of a request; one that is invalid refuses all.
 async fn change(request: &Request, namespace: &'static str) -> Result<Answer, Refusal> {
     let wanted = properties::read(&request.body)?;
     let read = |(key, value): (&String, &String)| Change::read(namespace, key, value);
@@ -178,11 +185,14 @@ pub(crate) async fn put_names_config(request: &Request) -> Result<Answer, Refusa
 }
 
 pub(crate) async fn broker_config(request: &Request) -> Result<Answer, Refusal> {
-    let engine = request.ask(|engine, _| engine.config().clone()).await?;
+    let (engine, changed) =
+        request.ask(|engine, _| (engine.config().clone(), engine.settings(BROKER))).await?;
     let shown = shown(request, &engine);
+    let changed: Vec<String> = changed.into_keys().collect();
     let version = page::version(&shown);
     Ok(Answer::ok()
         .with_body(properties::write(&shown))
+        .with(CHANGED_KEYS, changed.join(","))
         .with("version", serde_json::to_string(&version).unwrap_or_default()))
 }
 

@@ -1,3 +1,5 @@
+//! Topics: create, change, show, delete.
+
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
@@ -20,7 +22,7 @@ const PERMISSION_MAX: i32 = 7;
 const LIST_MAX: usize = 10_000;
 const ORDER: &str = "order";
 
-/// A topic as somebody wants it.
+/// A topic as a request describes it.
 struct Wanted {
     name: TopicName,
     read_queues: u32,
@@ -31,7 +33,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Retry and dead-letter topics are the user's; other reserved names are not.
+    /// Retry and dead-letter topics can be changed by operators; other reserved names cannot.
     fn name(text: &str) -> Result<TopicName, Refusal> {
         let name = TopicName::new(text)?;
         if !name.is_retry() && !name.is_dead_letter() {
@@ -79,7 +81,7 @@ impl Wanted {
         } else {
             attributes.remove(&order);
         }
-        // What is not named stays as it was.
+        // What the request does not name stays as it is.
         let old = old.unwrap_or_default();
         let config = TopicConfig {
             message_type: message_type.unwrap_or(old.message_type),
@@ -107,12 +109,12 @@ pub(crate) async fn put_topics(request: &Request) -> Result<Answer, Refusal> {
     }
     let all = list.topic_config_list.into_iter().map(Wanted::of_entry);
     let all = all.collect::<Result<Vec<_>, _>>()?.into_iter();
-    // All at once: they share a few flushes.
+    // Concurrently, so that they share a few flushes.
     try_join_all(all.map(|wanted| request.change(move |engine, _| wanted.put(engine)))).await?;
     Ok(Answer::ok())
 }
 
-/// Deletes a topic with its messages and the progress in it. One that is not there is gone already.
+/// Deletes a topic with its messages and the progress in it. Deleting one that does not exist succeeds.
 pub(crate) async fn delete_topic(request: &Request) -> Result<Answer, Refusal> {
     let name = Wanted::name(request.required("topic")?)?;
     let deleted = request.change(move |engine, _| match engine.delete_topic(&name) {
@@ -127,7 +129,7 @@ pub(crate) async fn delete_topic(request: &Request) -> Result<Answer, Refusal> {
 fn entry(topic: &TopicView) -> TopicEntry {
     let config = &topic.config;
     let mut attributes = attributes::shown(&config.attributes);
-    // One that was created over another protocol has a type without the attribute.
+    // A topic that was not created by `mqadmin` has a type without the attribute.
     if config.message_type != MessageType::default() {
         attributes.insert(MESSAGE_TYPE.to_owned(), config.message_type.to_string());
     }
@@ -168,14 +170,14 @@ pub(crate) async fn all_topics(request: &Request) -> Result<Answer, Refusal> {
     Ok(page::json(&body)?.with("totalTopicNum", total))
 }
 
-/// Refuses what is about a topic that is not there.
+/// Refuses a request for a topic that does not exist.
 pub(super) async fn known(request: &Request, topic: &TopicName) -> Result<TopicView, Refusal> {
     let name = topic.clone();
     let view = request.ask(move |engine, _| engine.topic(&name)).await?;
     view.ok_or_else(|| Refusal::unknown_topic(topic.as_str()))
 }
 
-/// Whether an operator called the topic ordered, for 4.x clients.
+/// Whether an operator has marked the topic as ordered, for 4.x clients.
 pub(super) fn is_ordered(config: &TopicConfig) -> bool {
     config.attributes.contains_key(&attributes::hidden(ORDER))
 }

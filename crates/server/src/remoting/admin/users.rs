@@ -1,30 +1,26 @@
-//! Users: kept in the log with everything else. Who may do what is not looked at yet.
+//! Users: kept in the log with everything else.
 //!
-//! The password is the key of the clients' signatures, and tools show it: it has to be there as it is. It is in the data
-//! directory and in answers to operators, and in no log line.
+//! The password is the key of the clients' signatures: it has to be there as it is. It is in the data directory, and in no log
+//! line. Where callers are asked who they are, no answer shows it.
 
 use redstart_engine::Engine;
 use redstart_wire::remoting::{body::User, code};
 
 use super::{acls, page};
-use crate::remoting::{
-    refusal::Refusal,
-    request::{Answer, Request},
+use crate::{
+    access::USERS,
+    remoting::{
+        refusal::Refusal,
+        request::{Answer, Request},
+    },
 };
 
-const USERS: &str = "user";
-const NAME_LEN_MAX: usize = 64;
+/// What is shown in place of a password.
+const MASK: &str = "******";
 const PASSWORD_LEN_MAX: usize = 256;
 
 pub(super) fn valid_name(name: &str) -> Result<(), Refusal> {
-    if name.is_empty() || name.len() > NAME_LEN_MAX {
-        let why = format!("the user name has {} bytes; it must have 1 to {NAME_LEN_MAX}", name.len());
-        return Err(Refusal::invalid(why));
-    }
-    if let Some(bad) = name.chars().find(|c| c.is_whitespace() || c.is_control() || *c == ':') {
-        return Err(Refusal::invalid(format!("the user name has the character {bad:?}")));
-    }
-    Ok(())
+    redstart_auth::User::valid_name(name).map_err(|error| Refusal::invalid(error.to_string()))
 }
 
 /// The word as RocketMQ writes it, whatever its case.
@@ -40,7 +36,7 @@ fn wanted(request: &Request) -> Result<User, Refusal> {
     request.required("username")?.clone_into(&mut user.username);
     valid_name(&user.username)?;
     let given = |value: Option<String>| value.filter(|value| !value.trim().is_empty());
-    user.password = given(user.password);
+    user.password = given(user.password).filter(|password| !is_mask(request, password));
     if let Some(len) = user.password.as_ref().map(String::len).filter(|len| *len > PASSWORD_LEN_MAX) {
         return Err(Refusal::invalid(format!(
             "the password has {len} bytes, the limit is {PASSWORD_LEN_MAX}"
@@ -61,7 +57,7 @@ pub(super) fn find(engine: &Engine, name: &str) -> Option<User> {
 pub(super) async fn store(request: &Request, user: User) -> Result<(), Refusal> {
     let text = serde_json::to_string(&user)?;
     tracing::info!(user = user.username, "a user was created or changed");
-    request.change(move |engine, _| engine.put_setting(USERS, &user.username, Some(&text))).await
+    request.change_access(move |engine, _| engine.put_setting(USERS, &user.username, Some(&text))).await
 }
 
 pub(crate) async fn create_user(request: &Request) -> Result<Answer, Refusal> {
@@ -106,7 +102,6 @@ pub(super) fn unknown(name: &str) -> Refusal {
 /// What the user may do goes with the user.
 pub(crate) async fn delete_user(request: &Request) -> Result<Answer, Refusal> {
     let name = request.required("username")?;
-    valid_name(name)?;
     remove(request, name).await?;
     Ok(Answer::ok())
 }
@@ -115,12 +110,26 @@ pub(super) async fn remove(request: &Request, name: &str) -> Result<(), Refusal>
     acls::remove(request, &acls::subject_of(name)).await?;
     let name = name.to_owned();
     tracing::info!(user = name, "a user was deleted");
-    request.change(move |engine, _| engine.put_setting(USERS, &name, None)).await
+    request.change_access(move |engine, _| engine.put_setting(USERS, &name, None)).await
 }
 
 pub(crate) async fn get_user(request: &Request) -> Result<Answer, Refusal> {
     let found = known(request, request.required("username")?).await?;
-    Ok(found.map_or_else(Answer::ok, |user| Answer::json(&user)))
+    Ok(found.map_or_else(Answer::ok, |user| Answer::json(&masked(request, user))))
+}
+
+/// Whether a password is the mask of [`masked`]: a tool that sends back what it was shown does not mean to change it.
+pub(super) fn is_mask(request: &Request, password: &str) -> bool {
+    password == MASK && request.context.config.resources.access.is_on()
+}
+
+/// A user without its password, where that is the key to something.
+pub(super) fn masked(request: &Request, user: User) -> User {
+    if request.context.config.resources.access.is_on() {
+        User { password: Some(MASK.to_owned()), ..user }
+    } else {
+        user
+    }
 }
 
 pub(super) async fn all(request: &Request) -> Result<Vec<User>, Refusal> {
@@ -132,5 +141,6 @@ pub(crate) async fn list_users(request: &Request) -> Result<Answer, Refusal> {
     let filter = request.field("filter").unwrap_or_default();
     let mut all = all(request).await?;
     all.retain(|user| user.username.contains(filter));
+    let all: Vec<User> = all.into_iter().map(|user| masked(request, user)).collect();
     if all.is_empty() { Ok(Answer::ok()) } else { page::json(&all) }
 }

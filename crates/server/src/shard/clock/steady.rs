@@ -1,17 +1,17 @@
-//! Engine time as a function of what two clocks say. No clock is read here.
+//! Engine time as a function of the readings of two clocks. No clock is read here.
 
 /// Engine time gains or loses at most one part in this many while it follows the wall clock: three minutes in an hour.
 const SLEW_DIVISOR: i64 = 20;
-/// Differences up to this are not worth a correction: the two clocks are not read at the same instant.
+/// Differences up to this are not corrected: the two clocks are not read at the same instant.
 const TOLERANCE_US: i64 = 2_000;
 /// Time between two observations that counts for a correction; a machine that slept may have had a long one.
 const SLEW_TIME_MAX_US: i64 = 1_000_000;
-/// A change of the wall clock against the monotonic one that is worth a line in the log.
+/// A change of the wall clock against the monotonic one that is logged.
 const JUMP_US: i64 = 500_000;
 /// From this difference on it is not known which of the two is right.
 const SUSPICIOUS_US: i64 = 300_000_000;
 
-/// What the two clocks say at one instant, in microseconds: Unix time, and the time since an arbitrary start.
+/// The two clocks at one instant, in microseconds: Unix time, and the time since an arbitrary start.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     pub wall_us: i64,
@@ -30,29 +30,15 @@ pub struct SteadyTime {
     /// Wall clock minus monotonic time, and when that was observed.
     wall_offset_us: i64,
     observed_at_us: i64,
-    #[cfg(feature = "sim")]
-    believes_wall: bool,
 }
 
 impl SteadyTime {
     pub fn anchored(start: Reading) -> SteadyTime {
         let offset_us = start.wall_us.saturating_sub(start.monotonic_us);
-        SteadyTime {
-            offset_us,
-            wall_offset_us: offset_us,
-            observed_at_us: start.monotonic_us,
-            #[cfg(feature = "sim")]
-            believes_wall: false,
-        }
+        SteadyTime { offset_us, wall_offset_us: offset_us, observed_at_us: start.monotonic_us }
     }
 
-    /// Plants [`super::super::planted::Planted::BelieveClock`].
-    #[cfg(feature = "sim")]
-    pub fn believe_wall(&mut self) {
-        self.believes_wall = true;
-    }
-
-    /// Looks at the clocks. Says by how much the wall clock has jumped since the last time, if it has.
+    /// Takes a reading of the clocks. Returns by how much the wall clock has jumped since the last one, if it has.
     pub fn observe(&mut self, reading: Reading) -> Option<i64> {
         let passed = reading.monotonic_us.saturating_sub(self.observed_at_us).clamp(0, SLEW_TIME_MAX_US);
         let wall_offset = reading.wall_us.saturating_sub(reading.monotonic_us);
@@ -63,10 +49,6 @@ impl SteadyTime {
         if ahead.abs() > TOLERANCE_US {
             let most = passed / SLEW_DIVISOR;
             self.offset_us = self.offset_us.saturating_add(ahead.clamp(-most, most));
-        }
-        #[cfg(feature = "sim")]
-        if self.believes_wall {
-            self.offset_us = wall_offset;
         }
         (moved.abs() >= JUMP_US).then_some(moved)
     }

@@ -64,13 +64,13 @@ pub struct ConsumerIds {
     pub consumer_id_list: Vec<String>,
 }
 
-/// The subscription of one client, for those who look at a group.
+/// The subscription of one client, as tools are shown it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientSubscription {
     pub group: String,
     pub topic: String,
-    /// Absent when nobody of the group subscribes.
+    /// Absent when no consumer of the group subscribes to the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_data: Option<Subscription>,
 }

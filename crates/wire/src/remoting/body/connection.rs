@@ -48,7 +48,7 @@ pub struct ProducerInfo {
     pub last_update_timestamp: i64,
 }
 
-/// Where consumers stand in their queues, by client.
+/// Offsets of consumers in their queues, by client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConsumerStatus {
     pub by_client: BTreeMap<String, BTreeMap<Queue, i64>>,

@@ -1,3 +1,5 @@
+//! Bodies about consumer groups.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error};

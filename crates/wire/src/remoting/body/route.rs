@@ -1,3 +1,5 @@
+//! Bodies of the name service: routes, brokers, registrations.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

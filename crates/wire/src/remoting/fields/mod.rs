@@ -80,13 +80,14 @@ impl Fields {
         self.end(begin);
     }
 
+    /// Removes the field, and any other one of that name.
     pub fn remove(&mut self, name: &str) {
-        if let Some(at) = self.places.iter().position(|place| self.is_named(place, name)) {
+        while let Some(at) = self.places.iter().position(|place| self.is_named(place, name)) {
             self.places.remove(at);
         }
     }
 
-    /// Adds a field of a peer's, who may have sent others with that name.
+    /// Adds a field that a peer sent; the peer may have sent another one of that name.
     pub(super) fn push(&mut self, name: &str, value: &str) -> Result<(), TooManyFields> {
         if self.places.len() >= FIELDS_MAX {
             return Err(TooManyFields);

@@ -22,7 +22,8 @@ struct JsonHeader {
     fields: Fields,
 }
 
-/// By hand where it can be: each command has a header, and a parser of any JSON takes several times as long.
+/// Reads the usual shape with a parser made for it, anything else with a general one: every command has a header, and the
+/// general parser takes several times as long.
 pub(super) fn decode_json(header: &[u8]) -> Result<Command, DecodeError> {
     match decode_usual(header) {
         Some(command) => Ok(command),
@@ -113,7 +114,7 @@ fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
     place.replace(value).is_none().then_some(())
 }
 
-/// By hand: a serializer that writes every mark apart takes several times as long, and each answer has a header.
+/// Written without a serializer, which takes several times as long: every answer has a header.
 pub(super) fn encode_json(command: &Command, output: &mut BytesMut) {
     put_number(b"{\"code\":", command.code, output);
     put_number(b",\"flag\":", command.flag, output);

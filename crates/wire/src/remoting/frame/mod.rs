@@ -13,7 +13,7 @@ pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 const RESPONSE: i32 = 1;
 const ONE_WAY: i32 = 2;
-/// What a peer is told of our version: 5.3.1, whose protocol this is.
+/// The version that is sent to peers: 5.3.1, whose protocol this is.
 pub const VERSION: i32 = 475;
 
 /// How a header is written. A response uses the request's.
@@ -38,7 +38,7 @@ pub struct Command {
     pub serialization: Serialization,
 }
 
-/// A frame that cannot be understood. The connection is closed: what follows cannot be trusted either.
+/// A frame that cannot be decoded. The connection is closed, because the frames after it cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("a frame of {size} bytes is over the limit of {limit}")]
@@ -69,7 +69,7 @@ impl Command {
         Command { code, language: Language::RUST, version: VERSION, ..Command::default() }
     }
 
-    /// A request of the broker's to a client; it says to be written in Java, as answers do.
+    /// A request of the broker to a client. Its language is Java, as that of answers.
     pub fn question(code: i32) -> Command {
         Command { language: Language::JAVA, ..Command::request(code) }
     }
@@ -79,8 +79,8 @@ impl Command {
         self
     }
 
-    /// The answer to this request. It says to be written in Java: clients up to 4.0 end the connection at a language
-    /// that their release does not know.
+    /// The answer to this request. Its language is Java: clients up to 4.0 close the connection at a language that their
+    /// release does not know.
     pub fn answer(&self, code: i32, remark: Option<String>) -> Command {
         Command {
             code,
@@ -96,7 +96,7 @@ impl Command {
     }
 }
 
-/// Takes the first frame out of `input`; `None` when it is not there whole.
+/// Takes the first frame out of `input`; `None` while it is incomplete.
 pub fn decode(input: &mut BytesMut) -> Result<Option<Command>, DecodeError> {
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
@@ -136,7 +136,7 @@ pub fn encode(command: &Command, output: &mut BytesMut) {
 const LENGTHS: usize = 8;
 const HEADER_USUAL: usize = 512;
 
-/// Appends everything before the body, for those who write that without a copy of it.
+/// Appends everything before the body, for callers that write the body without copying it.
 pub fn encode_head(command: &Command, output: &mut BytesMut) {
     let begin = output.len();
     output.reserve(LENGTHS + HEADER_USUAL);

@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         scalar.integer().ok_or_else(|| self.error("no integer"))
     }
 
-    /// Goes into an object or a list, unless something stands there that counts as an empty one.
+    /// Goes into an object or a list, unless the value there counts as an empty one.
     fn open(&mut self, kind: Kind, what: &str) -> Result<bool, JsonError> {
         match self.scanner.peek() {
             Some(found) if found == kind => {

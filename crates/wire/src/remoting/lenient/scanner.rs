@@ -1,8 +1,10 @@
+//! A scanner for JSON as RocketMQ's clients write it, which is not always valid JSON.
+
 use std::borrow::Cow;
 
 use super::value::Scalar;
 
-/// What stands somewhere in a text.
+/// The kind of the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Object,
@@ -96,7 +98,7 @@ impl<'a> Scanner<'a> {
         null
     }
 
-    /// A key: text in either kind of quotes, an object, or what stands before the colon.
+    /// A key: text in either kind of quotes, an object, or the text before the colon.
     pub fn key(&mut self, depth_max: usize) -> Option<Cow<'a, str>> {
         match self.next_mark()? {
             b'"' | b'\'' => self.quoted(),

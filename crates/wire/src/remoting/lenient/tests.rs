@@ -1,3 +1,5 @@
+//! Every body reads the same however a client writes its numbers, truth values, quotes and commas.
+
 use std::fmt::Write;
 
 use proptest::prelude::*;

@@ -1,0 +1,289 @@
+//! Retention: the oldest segment is removed when its time has come, or when the disk fills.
+
+use std::time::Duration;
+
+use redstart_log::{Error as LogError, Index, Position, ReadError, SegmentId, SegmentInfo, Usage};
+use rustc_hash::FxHashMap;
+
+use super::{Engine, OpenError};
+use crate::{
+    QueueId, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
+    index::IndexError,
+    message_ref::MessageRef,
+    open_transactions::Half,
+    planted,
+    record::{Cause, FetchError, Placement, fetch, put_message},
+    timer::TimerKey,
+};
+
+/// A segment that was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retired {
+    pub segment: SegmentId,
+    /// Removed before its time because the disk is filling.
+    pub forced: bool,
+    /// It was damaged together with its index: what only the index listed was not looked at.
+    pub damaged: bool,
+    /// What was in it, if it was removed before its time and its index could be read.
+    pub contents: Option<Contents>,
+}
+
+/// Topics that are named in [`Contents`].
+const TOPICS_NAMED: usize = 8;
+
+/// What a segment held: the messages that became visible in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub messages: u64,
+    /// Those that a group which consumes their topic has not finished.
+    pub unconsumed: u64,
+    /// The topics with the most messages, most first.
+    pub topics: Vec<(TopicName, u64)>,
+    /// Topics that are not among these.
+    pub topics_unnamed: usize,
+    /// When the first and the last became visible.
+    pub oldest: Timestamp,
+    pub newest: Timestamp,
+}
+
+/// Time between removals by age while there is a gap in the times of the log.
+const PACE: Duration = Duration::from_secs(600);
+
+/// Whether two neighbouring segments, or the last one and now, are further apart in time than `keep`.
+fn has_gap(segments: &[SegmentInfo], now: Timestamp, keep: Duration) -> bool {
+    let times = segments.iter().map(|segment| segment.last_timestamp_ms).filter(|at| *at > 0);
+    let mut earlier = None;
+    times.chain(Some(now.0)).any(|at| {
+        let before = earlier.replace(at).unwrap_or(at);
+        Timestamp(at).since(Timestamp(before)) > keep
+    })
+}
+
+/// Retention that could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum RetireError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("the index of segment {segment} cannot be built again: {source}")]
+    Rebuild { segment: SegmentId, source: Box<OpenError> },
+}
+
+impl RetireError {
+    /// The segment that is proven to be damaged, so that its index is given up.
+    pub fn damaged_segment(&self) -> Option<SegmentId> {
+        match self {
+            RetireError::Rebuild { segment, source } if source.proves_damage() => Some(*segment),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Sets how full the volume is: it decides about early deletion and about refusing to store.
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// Size and free space of the volume, as last set.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// Sets whether the owner's clock may be wrong by much. While it may, no segment is removed because of its age.
+    pub fn set_time_suspicious(&mut self, suspicious: bool) {
+        self.time_suspicious = suspicious;
+    }
+
+    /// How full the volume is, in percent, as last set.
+    pub fn disk_percent(&self) -> Option<u8> {
+        let usage = self.usage?;
+        let used = usage.total.saturating_sub(usage.free);
+        Some((u128::from(used) * 100 / u128::from(usage.total.max(1))) as u8)
+    }
+
+    /// Removes the oldest segment if its time has come. What must outlive it is copied forward first, which takes two
+    /// steps: this proposes the copies, and a later call removes the segment when they are durable.
+    pub fn retire(&mut self, now: Timestamp) -> Result<Option<Retired>, RetireError> {
+        let now = self.advance(now);
+        let segments = self.log.segments();
+        let Some(oldest) = segments.first().copied().filter(|segment| !segment.active) else {
+            return Ok(None);
+        };
+        // Both checkpoints must cover it: a start from the older one needs every frame after it.
+        let covered = oldest.last <= self.checkpoints[1];
+        let indexed = self.indexes.live(oldest.id).is_none();
+        let expired = now >= self.expires_at(oldest) && self.may_age_out(&segments, now);
+        let forced =
+            !expired && self.disk_percent().is_some_and(|p| p >= self.config.retention.forced_percent);
+        if !covered || !indexed || !(expired || forced) {
+            return Ok(None);
+        }
+        if self.is_needed(oldest, forced) {
+            return Ok(None);
+        }
+        if self.retiring.is_some_and(|(segment, until)| segment == oldest.id && self.applied < until) {
+            return Ok(None);
+        }
+        // Looked at again after each step: a frame with copies may have been refused, and one step may not be enough.
+        if self.copy_forward(oldest, now)? {
+            let until = Index(self.log.appended().0 + 1);
+            self.retiring = Some((oldest.id, until));
+            return Ok(None);
+        }
+        let contents = if forced { self.contents(oldest.id).ok() } else { None };
+        let damaged = self.indexes.is_lost(oldest.id);
+        self.log.remove_oldest(oldest.id)?;
+        if expired {
+            self.aged_out_at = Some(now);
+        }
+        self.retiring = None;
+        self.indexes.forget(oldest.id);
+        self.state.last_use.remove(&oldest.id);
+        self.state.timers.forget_segment(oldest.id);
+        for topic in self.state.topics.values_mut() {
+            topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
+        }
+        let released = self.state.raise_progress();
+        self.wakes.groups.extend(planted::woken_by_retire(&self.config, released));
+        Ok(Some(Retired { segment: oldest.id, forced, damaged, contents }))
+    }
+
+    /// Whether what is older than the retention time may go now.
+    ///
+    /// When there is more than that time between what two neighbouring segments, or the last one and the clock, were written
+    /// at, then either nothing was stored for long, or the clock was wrong on one side of the gap. The log does not show which; so the
+    /// segments go one by one, slowly enough for an operator to step in. A disk that fills up ends that.
+    fn may_age_out(&self, segments: &[SegmentInfo], now: Timestamp) -> bool {
+        if self.time_suspicious {
+            return false;
+        }
+        let retention = &self.config.retention;
+        let filling = self.disk_percent().is_some_and(|percent| percent >= retention.early_percent);
+        let since = self.aged_out_at.unwrap_or_else(|| self.time.started());
+        filling || now.since(since) >= PACE || !has_gap(segments, now, retention.keep)
+    }
+
+    /// What is listed in the index of a sealed segment.
+    fn contents(&self, segment: SegmentId) -> Result<Contents, IndexError> {
+        let (runs, oldest, newest) = self.indexes.listing(segment)?;
+        let mut contents = Contents { oldest, newest, ..Contents::default() };
+        let mut by_topic: FxHashMap<TopicId, u64> = FxHashMap::default();
+        let mut least: FxHashMap<QueueKey, QueueOffset> = FxHashMap::default();
+        for ((_, topic), subscription) in &self.state.subscriptions {
+            for (n, progress) in subscription.queues.iter().enumerate() {
+                let key = QueueKey { topic: *topic, queue: QueueId(n as u32) };
+                let low = least.entry(key).or_insert(QueueOffset(u64::MAX));
+                *low = (*low).min(progress.low_watermark());
+            }
+        }
+        for run in runs {
+            let (first, count) = (run.first.0, u64::from(run.count));
+            contents.messages += count;
+            *by_topic.entry(run.queue.topic).or_default() += count;
+            let done = least.get(&run.queue).map_or(count, |low| low.0.saturating_sub(first));
+            contents.unconsumed += count.saturating_sub(done);
+        }
+        let mut topics: Vec<_> = by_topic
+            .into_iter()
+            .filter_map(|(id, count)| Some((self.topic_name(id)?.clone(), count)))
+            .collect();
+        topics.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        contents.topics_unnamed = topics.len().saturating_sub(TOPICS_NAMED);
+        topics.truncate(TOPICS_NAMED);
+        contents.topics = topics;
+        Ok(contents)
+    }
+
+    /// Whether the segment holds a message that no copy can be made of: that of a decision not yet applied, or one
+    /// on its way to a retry topic, which has only the one copy and stays until it is delivered again.
+    fn is_needed(&self, segment: SegmentInfo, forced: bool) -> bool {
+        let start = Position(segment.id.0);
+        let mut borrowed = self.state.timers.borrowed_within(start, segment.end);
+        self.points_into(|position| position >= start && position < segment.end)
+            || (!forced && borrowed.any(|(_, message)| message.attempt > 0))
+    }
+
+    /// A segment is kept for the retention time after its last message, and after the last time that one of its
+    /// messages became visible.
+    fn expires_at(&self, segment: SegmentInfo) -> Timestamp {
+        let last_use = self.state.last_use.get(&segment.id).copied().unwrap_or_default();
+        Timestamp(segment.last_timestamp_ms).max(last_use).after(self.config.retention.keep)
+    }
+
+    /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold.
+    /// Says whether there are any.
+    fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
+        let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
+        if !planted::copies_forward(&self.config) {
+            return Ok(false);
+        }
+        let borrowed = self.state.timers.borrowed_within(Position(segment.id.0), segment.end);
+        let borrowed: Vec<(TimerKey, MessageRef)> =
+            borrowed.filter(|(_, message)| message.attempt == 0).collect();
+        let listed = match self.indexes.timers(segment.id) {
+            Ok(listed) => listed,
+            // The segment is damaged, so its index cannot be built again. Retention must not stop here, or the disk fills; the
+            // timers in memory are complete.
+            Err(_) if self.indexes.is_lost(segment.id) => {
+                self.state.timers.all_within(Position(segment.id.0), segment.end)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let timers: Vec<(TimerKey, MessageRef)> = listed
+            .into_iter()
+            .filter_map(|(key, _)| Some((key, *self.state.timers.get(key)?)))
+            .filter(|(_, message)| within(message.position) && message.attempt == 0)
+            .chain(borrowed)
+            .collect();
+        // A start could not tell a late timer from one that has fired. It fires soon: the segment waits for that.
+        if timers.iter().any(|(key, _)| self.state.timers.is_late(*key)) {
+            return Ok(true);
+        }
+        let halves: Vec<(Position, Half)> =
+            self.state.transactions.iter().map(|(id, half)| (id, *half)).collect();
+        let timers =
+            timers.into_iter().map(|(key, message)| (key.id, message, Placement::Delayed, Some(key.due)));
+        let halves = halves.into_iter().map(|(id, half)| {
+            let placement = Placement::Half { check_after: half.next_check.since(now) };
+            (id, half.message, placement, half.deliver_at)
+        });
+        let mut any = false;
+        let within = |(_, message, ..): &(_, MessageRef, _, _)| within(message.position);
+        for (id, message, placement, due) in timers.chain(halves).filter(within) {
+            if self.batch_is_full(message.size as usize) {
+                return Ok(true);
+            }
+            any |= self.copy(id, &message, placement, due)?;
+        }
+        Ok(any)
+    }
+
+    /// Proposes a copy of one message. `false` when it is damaged: there is nothing to save.
+    fn copy(
+        &mut self,
+        id: Position,
+        original: &MessageRef,
+        placement: Placement,
+        due: Option<Timestamp>,
+    ) -> Result<bool, RetireError> {
+        let fetched = match fetch(&*self.reader, original.position, original.size) {
+            Ok(fetched) => fetched,
+            Err(error) if error.proof().is_some() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let Ok(mut message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
+        // The due time may have been changed since it was stored.
+        message.deliver_at = due;
+        let cause = Cause::Relocated { id };
+        let stamp = self.time.stamp();
+        let stored = put_message(&mut self.batch.payload, &message, cause, original.queue, placement, stamp);
+        self.propose_stored(None, stored);
+        Ok(true)
+    }
+}

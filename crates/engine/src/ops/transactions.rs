@@ -1,0 +1,135 @@
+//! The end of transactions, and the questions to silent producers.
+
+use redstart_log::Position;
+
+use super::Engine;
+use crate::{
+    Ticket, Timestamp, TopicId,
+    open_transactions::Half,
+    record::{Decision, Fact, TransactionEnd},
+};
+
+/// A transaction whose producer must be asked what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionCheck {
+    pub id: Position,
+    pub topic: TopicId,
+    /// Where the half message is.
+    pub position: Position,
+    pub size: u32,
+    /// How often it has been asked about, this time included.
+    pub checks: u32,
+}
+
+/// The end of a transaction that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionError {
+    #[error(
+        "transaction {id} is not open: it was ended before, rolled back after its last check, or never begun"
+    )]
+    NotOpen { id: Position },
+    #[error("transaction {id} has ended before: committed is {committed}")]
+    Ended { id: Position, committed: bool },
+    #[error("the topic of transaction {id} has been deleted")]
+    TopicGone { id: Position },
+}
+
+impl Engine {
+    /// Commits or rolls back. The half message becomes visible when the ticket's outcome says so.
+    pub fn end_transaction(
+        &mut self,
+        id: Position,
+        commit: bool,
+        now: Timestamp,
+    ) -> Result<Ticket, TransactionError> {
+        let now = self.advance(now);
+        let half = match self.state.transactions.get(id) {
+            Some(half) if !half.ending => *half,
+            Some(_) => return Err(TransactionError::NotOpen { id }),
+            None => {
+                let ended = self.state.transactions.ended(id);
+                return Err(ended.map_or(TransactionError::NotOpen { id }, |committed| {
+                    TransactionError::Ended { id, committed }
+                }));
+            }
+        };
+        let topic = half.message.queue.topic;
+        let deleting = self.deleting_topics.contains(&topic);
+        if commit && (deleting || !self.state.topics.contains_key(&topic)) {
+            if !deleting {
+                self.propose_end(None, id, half, false, now);
+            }
+            return Err(TransactionError::TopicGone { id });
+        }
+        let ticket = self.ticket();
+        self.propose_end(Some(ticket), id, half, commit, now);
+        Ok(ticket)
+    }
+
+    fn propose_end(
+        &mut self,
+        ticket: Option<Ticket>,
+        id: Position,
+        half: Half,
+        commit: bool,
+        now: Timestamp,
+    ) {
+        let end = match half.deliver_at.filter(|due| *due > now) {
+            _ if !commit => TransactionEnd::Rollback,
+            Some(due) => TransactionEnd::Delayed { due, message: half.message },
+            None => {
+                let queue = half.message.queue;
+                match self.state.topics.get_mut(&queue.topic) {
+                    // The topic is gone: there is nothing left to commit to.
+                    None => TransactionEnd::Rollback,
+                    Some(topic) => TransactionEnd::Visible {
+                        queue,
+                        offset: topic.queue_mut(queue.queue).propose(),
+                        entry: half.message.entry(self.time.stamp()),
+                    },
+                }
+            }
+        };
+        self.state.transactions.set_ending(id, true);
+        self.propose(ticket, Decision::TransactionEnd { id, end });
+    }
+
+    /// Looks at transactions that are due, at most `max`. Returns at most `checks_max` of them to be asked about, and
+    /// whether these were all; a check that is not returned has not happened.
+    pub(super) fn check_transactions(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        checks_max: usize,
+    ) -> (Vec<TransactionCheck>, bool) {
+        let rules = self.config.transactions.clone();
+        let (mut checks, mut all) = (Vec::new(), true);
+        for (id, half) in self.state.transactions.due(now, max) {
+            let given_up = half.checks >= rules.checks_max || now >= half.opened_at.after(rules.open_max);
+            if given_up {
+                self.propose_end(None, id, half, false, now);
+                continue;
+            }
+            if checks.len() >= checks_max {
+                all = false;
+                continue;
+            }
+            let check = TransactionCheck {
+                id,
+                topic: half.message.queue.topic,
+                position: half.message.position,
+                size: half.message.size,
+                checks: half.checks + 1,
+            };
+            let next = now.after(rules.check_interval).min(half.opened_at.after(rules.open_max));
+            self.record(&Fact::Checked { id, checks: check.checks, next });
+            checks.push(check);
+        }
+        (checks, all)
+    }
+
+    /// Where the half message of an open transaction is stored.
+    pub fn half(&self, id: Position) -> Option<(Position, u32)> {
+        self.state.transactions.get(id).map(|half| (half.message.position, half.message.size))
+    }
+}

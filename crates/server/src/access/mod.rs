@@ -1,0 +1,307 @@
+//! Who makes a request, and whether it may be served: the same for every port.
+//!
+//! A front end asks twice. Where a request is read, [`Access`] finds out who signed it ([`Identity`]). Before its handler it
+//! compares what the request needs ([`Needs`]) with the rights of that user. Both read a snapshot of users and policies; the
+//! owner thread is not woken. Without authentication neither costs more than a branch.
+
+mod needs;
+mod snapshot;
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::{Mutex, RwLock};
+use redstart_auth::{
+    Action, InvalidUser, Rights, Secret, Standing, Status, User, Verdict,
+    attempts::Attempts,
+    date,
+    signature::{
+        grpc::Authorization,
+        remoting::{ACCESS_KEY, Content, SIGNATURE},
+    },
+};
+use redstart_wire::remoting::{Command, body};
+
+pub(crate) use needs::Needs;
+pub(crate) use snapshot::{ACLS, USERS, read_policy, write_policy};
+
+use crate::shard::{Clock, ShardHandle, SystemClock, Unavailable};
+
+/// Users and their rights, or that nobody is asked for any. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Access(Option<Arc<Guard>>);
+
+#[derive(Debug)]
+struct Guard {
+    /// Name of the cluster, which is in the name of its topic for replies.
+    cluster: String,
+    rights: RwLock<Arc<Rights>>,
+    /// Held while a snapshot is made, so that an older one does not take the place of a newer one.
+    loading: tokio::sync::Mutex<()>,
+    failures: Mutex<Failures>,
+    /// There are failed attempts on record.
+    wary: AtomicBool,
+    /// Stands for a user who does not exist, so that the answer takes as long.
+    nobody: User,
+    began: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    attempts: Attempts,
+    /// When those whose time is over were last forgotten.
+    forgot_at: i64,
+}
+
+/// Who makes a request. Only [`Access`] makes one.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// `None` where nobody is asked to authenticate.
+    user: Option<Arc<str>>,
+    source: IpAddr,
+}
+
+impl Identity {
+    pub fn is_same_user(&self, other: &Identity) -> bool {
+        self.user == other.user
+    }
+
+    /// For tests of what is kept by user.
+    #[cfg(test)]
+    pub fn of(user: &str) -> Identity {
+        Identity { user: Some(user.into()), source: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) }
+    }
+
+    pub fn user(&self) -> Option<&Arc<str>> {
+        self.user.as_ref()
+    }
+}
+
+/// A user could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeUserError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidUser),
+    #[error("the user cannot be stored: {0}")]
+    Stored(String),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The caller has not proved who it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unauthenticated(String);
+
+/// The user has no right to do what the request needs. What it says is what the user may be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denied(String);
+
+impl fmt::Display for Unauthenticated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How often failed attempts are forgotten whose time is over.
+const FORGET_INTERVAL_MS: i64 = 1000;
+
+/// The words are the same for a user who does not exist and for a wrong key: a caller learns no names.
+const MISMATCH: &str = "the signature does not match, or there is no such user";
+
+impl Access {
+    /// Nobody is asked who it is.
+    pub fn off() -> Access {
+        Access(None)
+    }
+
+    /// Every request has to be signed. Until [`load`](Access::load) there is no user, and every request is refused.
+    pub fn on(cluster: &str) -> Access {
+        let guard = Guard {
+            cluster: cluster.to_owned(),
+            rights: RwLock::default(),
+            loading: tokio::sync::Mutex::default(),
+            failures: Mutex::default(),
+            wary: AtomicBool::new(false),
+            nobody: User::nobody(),
+            began: Instant::now(),
+        };
+        Access(Some(Arc::new(guard)))
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Reads users and policies as they are now. After it, every request is decided by them.
+    pub async fn load(&self, shard: &ShardHandle) -> Result<(), Unavailable> {
+        let Some(guard) = &self.0 else { return Ok(()) };
+        let _loading = guard.loading.lock().await;
+        let (users, acls) = shard.ask(|engine, _| (engine.settings(USERS), engine.settings(ACLS)))?.await?;
+        *guard.rights.write() = Arc::new(snapshot::rights(&users, &acls, &guard.cluster));
+        Ok(())
+    }
+
+    /// Whether there is a super user who may authenticate.
+    pub fn has_super_user(&self) -> bool {
+        self.0.as_ref().is_some_and(|guard| guard.rights.read().has_super_user())
+    }
+
+    /// Makes a super user, durably.
+    pub async fn make_super_user(
+        &self,
+        shard: &ShardHandle,
+        name: &str,
+        secret: &str,
+    ) -> Result<(), MakeUserError> {
+        User::new(name, Secret::new(secret))?;
+        let user = body::User {
+            username: name.to_owned(),
+            password: Some(secret.to_owned()),
+            user_type: Some(Standing::Super.name().to_owned()),
+            user_status: Some(Status::Enabled.name().to_owned()),
+        };
+        let text = serde_json::to_string(&user).map_err(|error| MakeUserError::Stored(error.to_string()))?;
+        let put = shard.change(move |engine, _| engine.put_setting(USERS, &user.username, Some(&text)))?;
+        put.await?.map_err(|error| MakeUserError::Stored(error.to_string()))?;
+        Ok(self.load(shard).await?)
+    }
+
+    /// Finds out who signed a Remoting request.
+    pub(crate) fn authenticate(
+        &self,
+        command: &Command,
+        source: IpAddr,
+    ) -> Result<Identity, Unauthenticated> {
+        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let name = command.field(ACCESS_KEY).unwrap_or_default();
+        let signature = command.field(SIGNATURE).unwrap_or_default();
+        if name.is_empty() || signature.is_empty() {
+            return Err(Unauthenticated(
+                "the request is not signed: AccessKey and Signature are needed".to_owned(),
+            ));
+        }
+        guard.prove(name, source, |user| {
+            let content = Content::new(command.fields.iter(), &command.body);
+            content.verify(user.key(), signature, command.version).map_err(|_| MISMATCH.to_owned())
+        })
+    }
+
+    /// Finds out who signed a gRPC call; both are the last of their name among its headers.
+    pub(crate) fn authenticate_call(
+        &self,
+        authorization: Option<&str>,
+        date_time: Option<&str>,
+        source: IpAddr,
+    ) -> Result<Identity, Unauthenticated> {
+        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let unsigned =
+            || Unauthenticated("the call is not signed: an authorization header is needed".to_owned());
+        let authorization = Authorization::read(authorization.ok_or_else(unsigned)?);
+        let authorization = authorization.map_err(|error| Unauthenticated(error.to_string()))?;
+        let authorization = authorization.ok_or_else(unsigned)?;
+        let date_time = date_time.unwrap_or_default();
+        guard.prove(authorization.user, source, |user| {
+            authorization.verify(user.key(), date_time).map_err(|_| MISMATCH.to_owned())?;
+            let now = i64::try_from(SystemClock.now().0 / 1000).unwrap_or(i64::MAX);
+            date::check(date_time, now).map_err(|error| error.to_string())
+        })
+    }
+
+    /// Finds out who sends a name and its secret, as HTTP clients do.
+    pub(crate) fn authenticate_secret(
+        &self,
+        credentials: Option<(&str, &str)>,
+        source: IpAddr,
+    ) -> Result<Identity, Unauthenticated> {
+        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let (name, secret) =
+            credentials.ok_or_else(|| Unauthenticated("a user and its password are needed".to_owned()))?;
+        guard.prove(
+            name,
+            source,
+            |user| {
+                if user.secret().is(secret) { Ok(()) } else { Err(MISMATCH.to_owned()) }
+            },
+        )
+    }
+
+    /// Remembers that a user has authenticated from its address, so that guessing from elsewhere does not slow it. To be
+    /// called once for a connection.
+    pub(crate) fn remember(&self, identity: &Identity) {
+        if let (Some(guard), Some(user)) = (&self.0, &identity.user) {
+            guard.failures.lock().attempts.succeeded(user, identity.source, guard.now());
+        }
+    }
+
+    /// Whether the caller may look at the broker.
+    pub(crate) fn may_observe(&self, identity: &Identity) -> Result<(), Denied> {
+        let cluster = self.0.as_ref().map_or("", |guard| &guard.cluster);
+        self.authorize(identity, &Needs::nothing().cluster(cluster, Action::Get))
+    }
+
+    /// Whether the caller may do all that a request needs.
+    pub(crate) fn authorize(&self, identity: &Identity, needs: &Needs<'_>) -> Result<(), Denied> {
+        let Some(guard) = &self.0 else { return Ok(()) };
+        let Some(user) = &identity.user else {
+            return Err(Denied("the request was read before users were asked who they are".to_owned()));
+        };
+        let rights = guard.rights.read().clone();
+        match rights.authorize(user, identity.source, &needs.list()) {
+            Verdict::Allowed(_) => Ok(()),
+            Verdict::Denied(denial) => Err(Denied(denial.to_string())),
+        }
+    }
+}
+
+impl Guard {
+    fn prove(
+        &self,
+        name: &str,
+        source: IpAddr,
+        verify: impl FnOnce(&User) -> Result<(), String>,
+    ) -> Result<Identity, Unauthenticated> {
+        let now = self.now();
+        if self.wary.load(Ordering::Relaxed) {
+            let mut failures = self.failures.lock();
+            if now - failures.forgot_at >= FORGET_INTERVAL_MS {
+                failures.forgot_at = now;
+                failures.attempts.forget(now);
+                self.wary.store(!failures.attempts.is_quiet(now), Ordering::Relaxed);
+            }
+            failures.attempts.check(name, source, now).map_err(|slow| Unauthenticated(slow.to_string()))?;
+        }
+        let rights = self.rights.read().clone();
+        let user = rights.user(name);
+        let proved = match user {
+            Some(user) => verify(user).and_then(|()| match user.status {
+                Status::Enabled => Ok(()),
+                Status::Disabled => Err(format!("the user {name} is disabled")),
+            }),
+            None => verify(&self.nobody).and(Err(MISMATCH.to_owned())),
+        };
+        if let Err(why) = proved {
+            self.failures.lock().attempts.failed(user.map(User::name), source, now);
+            self.wary.store(true, Ordering::Relaxed);
+            return Err(Unauthenticated(why));
+        }
+        Ok(Identity { user: Some(name.into()), source })
+    }
+
+    /// Milliseconds of a clock that does not go back.
+    fn now(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}

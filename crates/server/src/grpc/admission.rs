@@ -1,0 +1,146 @@
+//! The one step between reading a request and its handler.
+//!
+//! Handlers take an [`Admitted`] request, or for streams a [`Caller`], and only this module makes them: a request that was
+//! not admitted cannot reach a handler.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::HeaderMap;
+use redstart_auth::signature::grpc::{AUTHORIZATION, DATE_TIME};
+use redstart_wire::v2;
+
+use super::{call::Head, connection::Peer, metadata, refusal::Refusal, rights::Needing, service::Service};
+use crate::access::{Identity, Needs};
+
+/// A request that its handler may serve, and the client that sent it.
+#[derive(Debug)]
+pub(super) struct Admitted<'a, R> {
+    pub caller: Caller<'a>,
+    pub request: R,
+}
+
+/// The client that makes a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    /// The client's name for itself.
+    pub client: &'a str,
+    /// Whether the server has the client's settings.
+    pub has_settings: bool,
+    /// The connection that the call came over.
+    pub peer: &'a Arc<Peer>,
+    headers: &'a HeaderMap,
+}
+
+impl Caller<'_> {
+    /// How long the client waits for the answer.
+    pub fn deadline(&self) -> Option<Duration> {
+        metadata::deadline(self.headers)
+    }
+
+    pub fn is_go(&self) -> bool {
+        metadata::language(self.headers).is_some_and(|language| language == "GO")
+    }
+}
+
+/// A request: what it needs, and the answer it gets when it is not admitted.
+pub(super) trait Refusable: Needing {
+    type Answer;
+
+    fn refused(self, refusal: &Refusal) -> Self::Answer;
+}
+
+/// Requests that are refused with a status alone.
+macro_rules! refused_by_status {
+    ($($request:ident => $response:ident,)*) => {
+        $(impl Refusable for v2::$request {
+            type Answer = v2::$response;
+
+            fn refused(self, refusal: &Refusal) -> v2::$response {
+                #[allow(clippy::needless_update, reason = "some answers are a status and nothing else")]
+                v2::$response { status: Some(refusal.status()), ..Default::default() }
+            }
+        })*
+    };
+}
+
+refused_by_status! {
+    QueryRouteRequest => QueryRouteResponse,
+    QueryAssignmentRequest => QueryAssignmentResponse,
+    HeartbeatRequest => HeartbeatResponse,
+    SendMessageRequest => SendMessageResponse,
+    ForwardMessageToDeadLetterQueueRequest => ForwardMessageToDeadLetterQueueResponse,
+    EndTransactionRequest => EndTransactionResponse,
+    RecallMessageRequest => RecallMessageResponse,
+    NotifyClientTerminationRequest => NotifyClientTerminationResponse,
+    UpdateOffsetRequest => UpdateOffsetResponse,
+    GetOffsetRequest => GetOffsetResponse,
+    QueryOffsetRequest => QueryOffsetResponse,
+    SyncLiteSubscriptionRequest => SyncLiteSubscriptionResponse,
+}
+
+impl Service {
+    /// Admits a call with one request. The error is the answer to it.
+    pub(super) fn admit<'a, R: Refusable>(
+        &self,
+        head: &'a Head,
+        request: R,
+    ) -> Result<Admitted<'a, R>, R::Answer> {
+        let admitted = self.identify(head).and_then(|identity| {
+            self.authorize(&identity, || request.needs())?;
+            self.caller(head, &identity)
+        });
+        match admitted {
+            Ok(caller) => Ok(Admitted { caller, request }),
+            Err(refusal) => Err(request.refused(&refusal)),
+        }
+    }
+
+    /// Admits a stream, before the first of its requests has come. What its requests need is asked for with each of them.
+    pub(super) fn admit_stream<'a>(&self, head: &'a Head) -> Result<(Caller<'a>, Identity), Refusal> {
+        let identity = self.identify(head)?;
+        Ok((self.caller(head, &identity)?, identity))
+    }
+
+    /// Whether a caller may do what a request needs.
+    pub(super) fn authorize<'n>(
+        &self,
+        identity: &Identity,
+        needs: impl FnOnce() -> Needs<'n>,
+    ) -> Result<(), Refusal> {
+        let access = &self.config.resources.access;
+        if access.is_on() {
+            access.authorize(identity, &needs())?;
+        }
+        Ok(())
+    }
+
+    fn identify(&self, head: &Head) -> Result<Identity, Refusal> {
+        let Head { headers, peer } = head;
+        // Without an address no rule that is for some addresses fits.
+        let source = peer.remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let access = &self.config.resources.access;
+        if !access.is_on() {
+            return Ok(access.authenticate_call(None, None, source)?);
+        }
+        let header = |name| metadata::last(headers, name);
+        let identity = access.authenticate_call(header(AUTHORIZATION), header(DATE_TIME), source)?;
+        if !peer.authenticated.swap(true, Ordering::Relaxed) {
+            access.remember(&identity);
+        }
+        Ok(identity)
+    }
+
+    fn caller<'a>(&self, head: &'a Head, identity: &Identity) -> Result<Caller<'a>, Refusal> {
+        let Head { headers, peer } = head;
+        let client = metadata::client_id(headers).ok_or_else(Refusal::client_id)?;
+        if self.config.resources.access.is_on() && !self.clients.claim(client, identity) {
+            return Err(Refusal::taken());
+        }
+        let has_settings = self.clients.seen(client);
+        Ok(Caller { client, has_settings, peer, headers })
+    }
+}

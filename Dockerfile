@@ -11,8 +11,8 @@ RUN groupadd --system --gid 10001 redstart \
     && install --directory /etc/redstart
 COPY --from=build /src/target/release/redstart /usr/local/bin/redstart
 
-# Settings are variables, or a file mounted as /etc/redstart/redstart.toml, which comes before them. Not flags: the health
-# check would not know them.
+# Settings are a file mounted as /etc/redstart/redstart.toml, or variables, which win over it: the two below can only be
+# changed by variables. Not flags: the health check would not know them.
 ENV REDSTART_DATA_DIR=/var/lib/redstart REDSTART_LISTEN=0.0.0.0
 WORKDIR /etc/redstart
 USER 10001:10001

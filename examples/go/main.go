@@ -12,13 +12,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	server := &rmq.Config{Endpoint: "127.0.0.1:8081", ConsumerGroup: "shop-go", Credentials: &credentials.SessionCredentials{}}
-	consumer, err := rmq.NewSimpleConsumer(server, rmq.WithSimpleAwaitDuration(5*time.Second),
-		rmq.WithSimpleSubscriptionExpressions(map[string]*rmq.FilterExpression{"orders": rmq.SUB_ALL}))
-	check(err)
-	check(consumer.Start())
-	defer consumer.GracefulStop()
-
+	server := &rmq.Config{Endpoint: "127.0.0.1:8081", ConsumerGroup: "shop", Credentials: &credentials.SessionCredentials{}}
 	producer, err := rmq.NewProducer(server, rmq.WithTopics("orders"))
 	check(err)
 	check(producer.Start())
@@ -27,6 +21,12 @@ func main() {
 	sent, err := producer.Send(ctx, &rmq.Message{Topic: "orders", Body: []byte("hello from Go")})
 	check(err)
 	fmt.Println("sent", sent[0].MessageID)
+
+	consumer, err := rmq.NewSimpleConsumer(server, rmq.WithSimpleAwaitDuration(5*time.Second),
+		rmq.WithSimpleSubscriptionExpressions(map[string]*rmq.FilterExpression{"orders": rmq.SUB_ALL}))
+	check(err)
+	check(consumer.Start())
+	defer consumer.GracefulStop()
 
 	received, err := consumer.Receive(ctx, 32, 15*time.Second)
 	check(err)

@@ -30,8 +30,14 @@ final class Pulls {
         check(found.size() == 2, "queues %s", found);
         MessageQueue queue = found.stream().filter(one -> one.getQueueId() == queues.get(0).getQueueId()).findFirst().orElseThrow();
         consumer.assign(found);
+        // A seek is lost if the client's pull task is just beginning a round: the cancelled task takes the offset of the seek and
+        // ends (4.9.8, DefaultLitePullConsumerImpl.nextPullOffset). So each seek waits until the task is in a long poll.
+        List<String> first = poll(consumer, 10);
+        check(first.equals(Lab.labels("m", 10)), "after the start: %s", first);
+        lab.step("seeking to the beginning");
         consumer.seekToBegin(queue);
-        check(poll(consumer, 10).equals(Lab.labels("m", 10)), "not all from the beginning");
+        List<String> all = poll(consumer, 10);
+        check(all.equals(Lab.labels("m", 10)), "from the beginning: %s", all);
         lab.step("seeking back");
         consumer.seek(queue, 7);
         List<String> tail = poll(consumer, 3);

@@ -22,12 +22,13 @@ use tokio::{
 
 use super::{
     Context,
-    dispatch::{Kind, answer, kind},
+    admission::admit,
+    dispatch::{Kind, answer, count, kind},
     outbox::Outbox,
     peer::{Outgoing, Peer},
     read_buffer::{self, ReadBufferSizer},
     refusal::Refusal,
-    request::{Answer, Received},
+    request::{Answer, Received, Request},
 };
 use crate::{
     byte_budget::{Grant, Spent},
@@ -239,7 +240,15 @@ impl Connection {
                     Kind::Send | Kind::Short => &mut self.served,
                 };
                 let received = Received { command, peer: self.peer.clone(), context: self.context.clone() };
-                set.push(Box::pin(run(received, grant)));
+                match admit(&received) {
+                    Ok(admitted) => set.push(Box::pin(run(Request::new(received, admitted), grant))),
+                    Err(refusal) => {
+                        count(&received, refusal.code, Duration::ZERO);
+                        if self.refuse(&received, refusal, grant) {
+                            break;
+                        }
+                    }
+                }
             } else if self.refuse(&command, Refusal::busy("requests of one connection", REQUESTS_MAX), grant)
             {
                 break;
@@ -385,8 +394,8 @@ async fn close(mut reader: impl AsyncRead + Unpin, mut writer: impl AsyncWrite +
     tokio::time::timeout(LINGER_MAX, end).await.map_or(Ok(()), |ended| ended.map(|_| ()))
 }
 
-async fn run(received: Received, mut grant: Grant) -> Option<Outgoing> {
-    let (request, mut answer) = answer(received).await;
+async fn run(request: Request, mut grant: Grant) -> Option<Outgoing> {
+    let mut answer = answer(&request).await;
     // Only answers to queries are large, and a query can be repeated. An answer to a change is small and never refused.
     if answer.body.len() > SMALL_FRAME
         && answer.grant.is_none()
@@ -395,7 +404,7 @@ async fn run(received: Received, mut grant: Grant) -> Option<Outgoing> {
         answer = Refusal::from(spent).into();
     }
     if !request.is_one_way() {
-        return Some(answer.outgoing(&request.command, grant));
+        return Some(answer.outgoing(&request, grant));
     }
     if answer.code != code::SUCCESS {
         let remark = answer.remark.unwrap_or_default();

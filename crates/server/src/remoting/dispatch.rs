@@ -1,13 +1,12 @@
 //! From a request code to its handler. The table below is the only place where the codes that this broker serves are
 //! listed; [`admin::unsupported`] explains some of the others.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redstart_wire::remoting::code;
 
 use super::{
-    admin, admission, assignment, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks,
-    recall,
+    admin, assignment, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks, recall,
     refusal::Refusal,
     reply,
     request::{Answer, Received, Request},
@@ -25,24 +24,19 @@ pub(crate) enum Kind {
     Short,
 }
 
-/// Answers a request, and gives it back: the answer refers to it. The answer to a one-way request is thrown away by the
-/// caller.
-pub(super) async fn answer(received: Received) -> (Received, Answer) {
+/// Answers an admitted request. The answer to a one-way request is thrown away by the caller.
+pub(super) async fn answer(request: &Request) -> Answer {
     let began = Instant::now();
-    let (received, answer) = match admission::admit(&received) {
-        Ok(admitted) => {
-            let request = Request::new(received, admitted);
-            let answer = handle(&request).await;
-            (request.into_received(), answer)
-        }
-        Err(refusal) => (received, Err(refusal)),
-    };
-    let answer = answer.unwrap_or_else(Answer::from);
-    let call =
-        Call::Remoting { request: received.code, response: answer.code, one_way: received.is_one_way() };
-    received.context.shard.counters().statistics().rpcs.took(call, began.elapsed());
-    tracing::trace!(remote = %received.peer.remote, request = received.code, answer = answer.code, "served");
-    (received, answer)
+    let answer = handle(request).await.unwrap_or_else(Answer::from);
+    count(request, answer.code, began.elapsed());
+    answer
+}
+
+/// Counts an answered request.
+pub(super) fn count(received: &Received, response: i32, took: Duration) {
+    let call = Call::Remoting { request: received.code, response, one_way: received.is_one_way() };
+    received.context.shard.counters().statistics().rpcs.took(call, took);
+    tracing::trace!(remote = %received.peer.remote, request = received.code, answer = response, "served");
 }
 
 /// Rows of `CODE | CODE [Kind] needs right => handler`. Without a kind, a request is short. What a request needs is asked for
@@ -63,7 +57,7 @@ macro_rules! requests {
 
         async fn handle($request: &Request) -> Result<Answer, Refusal> {
             match $request.code {
-                $($(code::$code)|+ => $handler,)*
+                $($(code::$code)|+ => run!([$($kind)?] $handler),)*
                 other => Err(admin::unsupported(other).unwrap_or_else(|| Refusal::unsupported(other))),
             }
         }
@@ -74,6 +68,17 @@ macro_rules! requests {
                 _ => Kind::Short,
             }
         }
+    };
+}
+
+/// The future of a send is part of the future of its request. Every other handler has a future of its own on the heap:
+/// otherwise that of a send would be as large as the largest of them, and be copied at that size.
+macro_rules! run {
+    ([Send] $handler:expr) => {
+        $handler
+    };
+    ([$($kind:ident)?] $handler:expr) => {
+        Box::pin(async move { $handler }).await
     };
 }
 

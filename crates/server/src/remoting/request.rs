@@ -54,10 +54,6 @@ impl Request {
         Request { received, admitted }
     }
 
-    pub fn into_received(self) -> Received {
-        self.received
-    }
-
     /// Asks for rights that only its handler knows the request to need, because it had to look for a message first.
     pub fn check(&self, needs: &Needs<'_>) -> Result<(), Refusal> {
         Ok(self.context.config.resources.access.authorize(self.admitted.identity(), needs)?)

@@ -2,14 +2,14 @@
 FROM rust:1-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package redstart
+RUN cargo build --profile dist --locked --package redstart
 
 FROM debian:bookworm-slim
 RUN groupadd --system --gid 10001 redstart \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/redstart redstart \
     && install --directory --owner=redstart --group=redstart --mode=0700 /var/lib/redstart \
     && install --directory /etc/redstart
-COPY --from=build /src/target/release/redstart /usr/local/bin/redstart
+COPY --from=build /src/target/dist/redstart /usr/local/bin/redstart
 
 # Settings are a file mounted as /etc/redstart/redstart.toml, or variables, which win over it: the two below can only be
 # changed by variables. Not flags: the health check would not know them.

@@ -3,7 +3,9 @@
 use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::config::{Config, LogFormat};
 
@@ -15,13 +17,13 @@ pub fn start(config: &Config) -> anyhow::Result<()> {
         Ok(levels) if !levels.is_empty() => (levels, VARIABLE),
         _ => (config.log.clone(), "log"),
     };
-    let filter = EnvFilter::builder()
-        .parse(&levels)
-        .with_context(|| format!("`{named}` is {levels:?}, which are not log levels"))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match config.log_format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
-    }
+    let filter: Targets =
+        levels.parse().with_context(|| format!("`{named}` is {levels:?}, which are not log levels"))?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match config.log_format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+    };
+    tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
 }

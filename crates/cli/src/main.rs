@@ -3,6 +3,7 @@
 mod admin;
 mod banner;
 mod bench;
+mod blocking;
 mod check;
 mod config;
 mod credentials;

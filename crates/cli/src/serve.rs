@@ -30,6 +30,7 @@ use tokio::{
 
 use crate::{
     banner::Banner,
+    blocking::block_on,
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
     credentials, logging,
     pages::Pages,
@@ -61,12 +62,12 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         access: if config.auth { Access::on(&config.cluster_name) } else { Access::off() },
     };
     // Before the shard is opened, which may take long: health checks see that the process is alive.
-    let pages = runtime.block_on(Pages::open(config, &resources))?;
+    let pages = block_on(&runtime, Pages::open(config, &resources))?;
     let shard = open(config, files, checks)?;
     if config.auth {
-        runtime.block_on(administrator(config, &resources.access, &shard))?;
+        block_on(&runtime, administrator(config, &resources.access, &shard))?;
     }
-    runtime.block_on(serve(config, &resources, &shard, asked, pages, started))?;
+    block_on(&runtime, serve(config, &resources, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
     shard.stop().context("the shard failed; restart the broker to recover")?;

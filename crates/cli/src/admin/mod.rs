@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use futures_util::{StreamExt, stream};
 use redstart_client::admin::Admin;
 
-use crate::{credentials, stdout};
+use crate::{blocking::block_on, credentials, stdout};
 use output::{Form, Output};
 use time::TimeFormat;
 
@@ -112,7 +112,7 @@ pub struct Session {
 
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    block_on(&runtime, async {
         let (Command::Topic { server, .. }
         | Command::Group { server, .. }
         | Command::Message { server, .. }

@@ -17,6 +17,7 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 
+use crate::blocking::block_on;
 use driver::Protocol;
 use remoting::Serialization;
 
@@ -133,10 +134,10 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the load generator")?;
     match command {
-        Command::Produce(arguments) => runtime.block_on(produce::run(arguments))?,
-        Command::Consume(arguments) => runtime.block_on(consume::run(arguments))?,
-        Command::RoundTrip(arguments) => runtime.block_on(consume::round_trip(arguments))?,
-        Command::Workload(arguments) => runtime.block_on(workload::run(arguments))?,
+        Command::Produce(arguments) => block_on(&runtime, produce::run(arguments))?,
+        Command::Consume(arguments) => block_on(&runtime, consume::run(arguments))?,
+        Command::RoundTrip(arguments) => block_on(&runtime, consume::round_trip(arguments))?,
+        Command::Workload(arguments) => block_on(&runtime, workload::run(arguments))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 /// A type of values.
 pub struct Kind<T> {
@@ -254,13 +254,13 @@ fn delays(text: &str) -> Option<Vec<Duration>> {
     (1..=LEVELS_MAX).contains(&delays.len()).then_some(delays)
 }
 
-/// A word without `=` must be a level. `EnvFilter` would accept it as the name of a target, but it is more likely a misspelt
+/// A word without `=` must be a level. `Targets` would accept it as the name of a target, but it is more likely a misspelt
 /// level.
 fn log_levels(text: &str) -> Option<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let known =
         |part: &str| part.contains('=') || LEVELS.contains(&part.trim().to_ascii_lowercase().as_str());
-    let fits = text.split(',').all(known) && EnvFilter::builder().parse(text).is_ok();
+    let fits = text.split(',').all(known) && text.parse::<Targets>().is_ok();
     fits.then(|| text.to_owned())
 }
 

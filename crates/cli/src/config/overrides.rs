@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 use redstart_client::admin::{Admin, ChangedConfig, Error};
 
 use super::{Config, file, settings::Setting};
-use crate::health::reachable;
+use crate::{blocking::block_on, health::reachable};
 
 /// `redstart config` must not hang on a host that drops packets.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ impl Overrides {
         }
         let address = SocketAddr::new(reachable(config.listen), config.broker_port);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let answer = runtime.block_on(async {
+        let answer = block_on(&runtime, async {
             let admin = Admin::new("");
             tokio::time::timeout(TIMEOUT, admin.changed_config(&address.to_string())).await
         });

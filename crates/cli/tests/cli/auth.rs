@@ -1,0 +1,126 @@
+//! A broker that asks who its callers are, and commands that say so.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use base64::Engine as _;
+use tempfile::TempDir;
+
+use crate::support;
+
+struct Broker {
+    child: Child,
+    /// What it said until it was ready.
+    said: Vec<String>,
+}
+
+impl Broker {
+    fn start(data: &Path, more: &[&str]) -> Broker {
+        let mut command = support::serve(Path::new(env!("CARGO_BIN_EXE_redstart")), data);
+        command.arg("--auth=true").args(more).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said: Vec<String> = Vec::new();
+        while !said.last().is_some_and(|line| line.contains("try: redstart")) {
+            said.push(lines.next().expect("it says that it is ready"));
+        }
+        Broker { child, said }
+    }
+
+    fn at(&self, what: &str) -> String {
+        let line = self.said.iter().find(|line| line.contains(what)).unwrap();
+        line.split_whitespace().last().unwrap().to_owned()
+    }
+
+    fn secret(&self) -> Option<String> {
+        let line = self.said.iter().find(|line| line.starts_with("administrator:"))?;
+        Some(line.split("secret ").nth(1)?.split(' ').next()?.to_owned())
+    }
+
+    /// Runs a command against it as this user.
+    fn run(&self, words: &[&str], credentials: Option<(&str, &str)>) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+        command.env_clear().env("REDSTART_NAMESRV", self.at("mqadmin (Remoting)"));
+        command.env("NAMESRV_ADDR", self.at("mqadmin (Remoting)")).args(words);
+        if let Some((user, secret)) = credentials {
+            command.env("REDSTART_ACCESS_KEY", user).env("REDSTART_SECRET_KEY", secret);
+        }
+        support::output(&mut command)
+    }
+}
+
+/// The status line of a page.
+fn page(url: &str, path: &str, credentials: Option<&str>) -> String {
+    let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+    let authorization = credentials.map(|given| {
+        format!("Authorization: Basic {}\r\n", base64::engine::general_purpose::STANDARD.encode(given))
+    });
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\n{}Connection: close\r\n\r\n",
+        authorization.unwrap_or_default()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().next().unwrap().to_owned()
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn the_first_start_makes_an_administrator_and_shows_its_secret_once() {
+    let data = TempDir::new().unwrap();
+    let broker = Broker::start(data.path(), &[]);
+    let secret = broker.secret().unwrap();
+    assert!(secret.len() >= 32, "{secret}");
+    let refused = broker.run(&["topic", "create", "orders"], None);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("not signed"), "{said}");
+    let wrong = broker.run(&["topic", "create", "orders"], Some(("admin", "wrong")));
+    assert!(!wrong.status.success());
+    let made = broker.run(&["topic", "create", "orders"], Some(("admin", &secret)));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let url = broker.at("operators (HTTP)");
+    let admin = format!("admin:{secret}");
+    assert_eq!(page(&url, "/metrics", None), "HTTP/1.1 401 Unauthorized");
+    assert_eq!(page(&url, "/metrics", Some("admin:wrong")), "HTTP/1.1 401 Unauthorized");
+    assert_eq!(page(&url, "/metrics", Some(&admin)), "HTTP/1.1 200 OK");
+    assert_eq!(page(&url, "/healthz", None), "HTTP/1.1 200 OK", "a health check has no user");
+    drop(broker);
+    let again = Broker::start(data.path(), &[]);
+    assert_eq!(again.secret(), None, "it is not shown again");
+    let listed = again.run(&["topic", "list"], Some(("admin", &secret)));
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("orders"), "{listed:?}");
+}
+
+#[test]
+fn the_administrators_secret_comes_from_a_file_and_mqadmin_finds_its_own_in_tools_yml() {
+    let data = TempDir::new().unwrap();
+    let file = data.path().join("secret");
+    fs::write(&file, "secret-of-a-file\n").unwrap();
+    let broker = Broker::start(&data.path().join("data"), &["--admin-secret-file", file.to_str().unwrap()]);
+    assert_eq!(broker.secret(), None, "it is known already");
+    fs::create_dir(data.path().join("conf")).unwrap();
+    fs::write(data.path().join("conf/tools.yml"), "accessKey: admin\nsecretKey: secret-of-a-file\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+    command
+        .env_clear()
+        .env("ROCKETMQ_HOME", data.path())
+        .env("NAMESRV_ADDR", broker.at("mqadmin (Remoting)"));
+    let listed =
+        support::output(command.args(["mqadmin", "listUser", "-b", &broker.at("broker (Remoting)")]));
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(text.contains("admin") && !text.contains("secret-of-a-file"), "{listed:?}");
+}

@@ -1,0 +1,540 @@
+//! Callers over Remoting are who they say to be, and do what they may.
+
+use redstart_auth::{
+    Secret,
+    signature::{
+        SigningKey,
+        remoting::{ACCESS_KEY, Content, SIGNATURE},
+    },
+};
+use redstart_server::{Access, remoting::SERVED};
+use redstart_wire::remoting::{Command, code};
+
+use crate::access_support::{CLUSTER, grant, secret, user};
+use crate::remoting_support::{Broker, Client, consumer, create_topic, json, producer, request};
+
+struct Guarded {
+    broker: Broker,
+    access: Access,
+}
+
+impl Guarded {
+    async fn start() -> Guarded {
+        let access = Access::on(CLUSTER);
+        let shared = access.clone();
+        let broker = Broker::start_with(move |config, _| config.resources.access = shared).await;
+        let guarded = Guarded { broker, access };
+        guarded.user("root", "Super", "enable").await;
+        guarded.user("app", "Normal", "enable").await;
+        let mut root = guarded.client("root").await;
+        for topic in ["t", "secret"] {
+            let fields = [
+                ("topic", topic),
+                ("readQueueNums", "1"),
+                ("writeQueueNums", "1"),
+                ("perm", "6"),
+                ("attributes", ""),
+            ];
+            let made = root.call(code::UPDATE_AND_CREATE_TOPIC, &fields).await;
+            assert_eq!(made.code, code::SUCCESS, "{:?}", made.remark);
+        }
+        guarded
+    }
+
+    async fn user(&self, name: &str, kind: &str, status: &str) {
+        user(&self.access, &self.broker.shard.handle(), name, kind, status).await;
+    }
+
+    async fn grant(&self, name: &str, rights: &[&str]) {
+        grant(&self.access, &self.broker.shard.handle(), name, rights).await;
+    }
+
+    async fn client(&self, user: &str) -> Signing {
+        Signing { client: self.broker.client().await, user: user.to_owned() }
+    }
+}
+
+fn sign(command: Command, user: &str, secret: &str) -> Command {
+    let command = command.with_field(ACCESS_KEY, user);
+    let signature = {
+        let key = SigningKey::new(&Secret::new(secret));
+        Content::new(command.fields.iter(), &command.body).sign(&key)
+    };
+    command.with_field(SIGNATURE, signature)
+}
+
+/// A client that signs.
+struct Signing {
+    client: Client,
+    user: String,
+}
+
+impl Signing {
+    async fn call_with(&mut self, command: Command) -> Command {
+        let command = sign(command, &self.user, &secret(&self.user));
+        self.client.call_with(command).await
+    }
+
+    async fn call(&mut self, code: i32, fields: &[(&str, &str)]) -> Command {
+        self.call_with(request(code, fields)).await
+    }
+
+    async fn json(&mut self, code: i32, body: &str) -> Command {
+        self.call_with(Command { body: body.to_owned().into(), ..Command::request(code) }).await
+    }
+
+    async fn send(&mut self, topic: &str, body: &str) -> Command {
+        let fields = [
+            ("producerGroup", "p"),
+            ("topic", topic),
+            ("defaultTopic", "TBW102"),
+            ("defaultTopicQueueNums", "4"),
+            ("queueId", "0"),
+            ("sysFlag", "0"),
+            ("bornTimestamp", "1"),
+            ("flag", "0"),
+            ("properties", ""),
+        ];
+        self.call_with(Command { body: body.to_owned().into(), ..request(code::SEND_MESSAGE, &fields) }).await
+    }
+}
+
+/// A request of any code that names the topic `t` and the group `g` wherever one may be named.
+fn any_request(code: i32) -> Command {
+    let v2 = matches!(code, code::SEND_MESSAGE_V2 | code::SEND_BATCH_MESSAGE | code::SEND_REPLY_MESSAGE_V2);
+    let fields: &[(&str, &str)] = if v2 {
+        &[
+            ("a", "p"),
+            ("b", "t"),
+            ("c", "TBW102"),
+            ("d", "4"),
+            ("e", "0"),
+            ("f", "0"),
+            ("g", "1"),
+            ("h", "0"),
+            ("i", ""),
+        ]
+    } else {
+        &[
+            ("topic", "t"),
+            ("producerGroup", "g"),
+            ("consumerGroup", "g"),
+            ("group", "g"),
+            ("groupName", "g"),
+            ("srcGroup", "g"),
+            ("destGroup", "g"),
+            ("compareGroup", "g"),
+            ("defaultTopic", "TBW102"),
+            ("defaultTopicQueueNums", "4"),
+            ("queueId", "0"),
+            ("sysFlag", "0"),
+            ("bornTimestamp", "1"),
+            ("flag", "0"),
+            ("properties", ""),
+        ]
+    };
+    let body = r#"{"groupName":"g","group":"g","topic":"t","consumerGroup":"g","clientId":"c","clientID":"c",
+        "mqSet":[{"topic":"t","brokerName":"b","queueId":0}],
+        "consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"t","subString":"*"}]}],
+        "acks":[{"c":"g","t":"t"}],
+        "topicConfigList":[{"topicName":"t"}],
+        "groupConfigList":[{"groupName":"g"}],
+        "subscriptionData":{"topic":"t","subString":"*"}}"#;
+    Command { body: body.into(), ..request(code, fields) }
+}
+
+/// What each code needs: the rights that are enough, and of which none can be missing.
+enum Needs {
+    Known,
+    Super,
+    All(&'static [&'static str]),
+}
+
+const TABLE: &[(&str, Needs)] = &[
+    (
+        "SEND_MESSAGE SEND_MESSAGE_V2 SEND_BATCH_MESSAGE SEND_REPLY_MESSAGE SEND_REPLY_MESSAGE_V2",
+        Needs::All(&["Pub Topic:t"]),
+    ),
+    ("END_TRANSACTION RECALL_MESSAGE", Needs::All(&["Pub Topic:t"])),
+    (
+        "PULL_MESSAGE LITE_PULL_MESSAGE POP_MESSAGE ACK_MESSAGE CHANGE_MESSAGE_INVISIBLETIME NOTIFICATION POLLING_INFO",
+        Needs::All(&["Sub Topic:t", "Sub Group:g"]),
+    ),
+    (
+        "BATCH_ACK_MESSAGE LOCK_BATCH_MQ UNLOCK_BATCH_MQ QUERY_ASSIGNMENT HEART_BEAT CHECK_CLIENT_CONFIG",
+        Needs::All(&["Sub Topic:t", "Sub Group:g"]),
+    ),
+    ("QUERY_CONSUMER_OFFSET", Needs::All(&["Get Topic:t", "Get Group:g"])),
+    ("UPDATE_CONSUMER_OFFSET", Needs::All(&["Update Topic:t", "Update Group:g"])),
+    ("CONSUMER_SEND_MSG_BACK UNREGISTER_CLIENT CONSUME_MESSAGE_DIRECTLY", Needs::All(&["Sub Group:g"])),
+    ("GET_CONSUMER_LIST_BY_GROUP", Needs::All(&["Sub Group:g"])),
+    (
+        "GET_MAX_OFFSET GET_MIN_OFFSET SEARCH_OFFSET_BY_TIMESTAMP GET_EARLIEST_MSG_STORETIME GET_ROUTEINFO_BY_TOPIC",
+        Needs::All(&["Sub Topic:t"]),
+    ),
+    (
+        "QUERY_MESSAGE GET_TOPIC_CONFIG GET_TOPIC_STATS_INFO QUERY_TOPIC_CONSUME_BY_WHO",
+        Needs::All(&["Get Topic:t"]),
+    ),
+    ("VIEW_MESSAGE_BY_ID", Needs::Known),
+    ("SET_MESSAGE_REQUEST_MODE", Needs::All(&["Update Topic:t", "Update Group:g"])),
+    ("UPDATE_AND_CREATE_TOPIC UPDATE_AND_CREATE_TOPIC_LIST", Needs::All(&["Create Topic:t"])),
+    ("DELETE_TOPIC_IN_NAMESRV DELETE_TOPIC_IN_BROKER", Needs::All(&["Delete Topic:t"])),
+    (
+        "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
+        Needs::All(&["Create Group:g"]),
+    ),
+    ("DELETE_SUBSCRIPTIONGROUP", Needs::All(&["Delete Group:g"])),
+    (
+        "GET_SUBSCRIPTIONGROUP_CONFIG GET_CONSUMER_CONNECTION_LIST GET_PRODUCER_CONNECTION_LIST",
+        Needs::All(&["Get Group:g"]),
+    ),
+    ("GET_CONSUMER_RUNNING_INFO QUERY_TOPICS_BY_CONSUMER", Needs::All(&["Get Group:g"])),
+    (
+        "UPDATE_AND_GET_GROUP_FORBIDDEN INVOKE_BROKER_TO_RESET_OFFSET",
+        Needs::All(&["Update Topic:t", "Update Group:g"]),
+    ),
+    (
+        "GET_CONSUME_STATS QUERY_CONSUME_TIME_SPAN QUERY_SUBSCRIPTION_BY_CONSUMER",
+        Needs::All(&["Get Topic:t", "Get Group:g"]),
+    ),
+    (
+        "INVOKE_BROKER_TO_GET_CONSUMER_STATUS QUERY_CONSUME_QUEUE QUERY_CORRECTION_OFFSET",
+        Needs::All(&["Get Topic:t", "Get Group:g"]),
+    ),
+    ("CLONE_GROUP_OFFSET", Needs::All(&["Sub Topic:t", "All Group:g"])),
+    (
+        "GET_BROKER_CLUSTER_INFO GET_KV_CONFIG GET_KVLIST_BY_NAMESPACE GET_BROKER_MEMBER_GROUP GET_NAMESRV_CONFIG",
+        Needs::All(&["Get Cluster:DefaultCluster"]),
+    ),
+    (
+        "GET_BROKER_CONSUME_STATS GET_ALL_CONSUMER_OFFSET GET_ALL_DELAY_OFFSET GET_ALL_MESSAGE_REQUEST_MODE GET_ALL_PRODUCER_INFO",
+        Needs::All(&["Get Cluster:DefaultCluster"]),
+    ),
+    (
+        "GET_BROKER_CONFIG GET_BROKER_RUNTIME_INFO VIEW_BROKER_STATS_DATA GET_BROKER_HA_STATUS",
+        Needs::All(&["Get Cluster:DefaultCluster"]),
+    ),
+    (
+        "AUTH_GET_USER AUTH_GET_ACL GET_BROKER_CLUSTER_ACL_INFO GET_BROKER_CLUSTER_ACL_CONFIG",
+        Needs::All(&["Get Cluster:DefaultCluster"]),
+    ),
+    (
+        "GET_ALL_TOPIC_LIST_FROM_NAMESERVER GET_TOPICS_BY_CLUSTER GET_SYSTEM_TOPIC_LIST_FROM_NS GET_SYSTEM_TOPIC_LIST_FROM_BROKER",
+        Needs::All(&["List Cluster:DefaultCluster"]),
+    ),
+    (
+        "GET_UNIT_TOPIC_LIST GET_HAS_UNIT_SUB_TOPIC_LIST GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST",
+        Needs::All(&["List Cluster:DefaultCluster"]),
+    ),
+    (
+        "GET_ALL_TOPIC_CONFIG GET_ALL_SUBSCRIPTIONGROUP_CONFIG AUTH_LIST_USER AUTH_LIST_ACL",
+        Needs::All(&["List Cluster:DefaultCluster"]),
+    ),
+    (
+        "PUT_KV_CONFIG DELETE_KV_CONFIG REGISTER_BROKER UNREGISTER_BROKER QUERY_DATA_VERSION BROKER_HEARTBEAT",
+        Needs::Super,
+    ),
+    (
+        "WIPE_WRITE_PERM_OF_BROKER ADD_WRITE_PERM_OF_BROKER REGISTER_TOPIC_IN_NAMESRV UPDATE_NAMESRV_CONFIG UPDATE_BROKER_CONFIG",
+        Needs::Super,
+    ),
+    ("CLEAN_EXPIRED_CONSUMEQUEUE CLEAN_UNUSED_TOPIC DELETE_EXPIRED_COMMITLOG", Needs::Super),
+    (
+        "AUTH_CREATE_USER AUTH_UPDATE_USER AUTH_DELETE_USER AUTH_CREATE_ACL AUTH_UPDATE_ACL AUTH_DELETE_ACL",
+        Needs::Super,
+    ),
+    ("UPDATE_AND_CREATE_ACL_CONFIG DELETE_ACL_CONFIG UPDATE_GLOBAL_WHITE_ADDRS_CONFIG", Needs::Super),
+];
+
+/// Refused by the step before the handler; a handler may refuse with the same code for its own reasons.
+fn is_denied(answer: &Command) -> bool {
+    let remark = answer.remark.as_deref().unwrap_or_default();
+    answer.code == code::NO_PERMISSION
+        && ["has no right to", "is no super user"].iter().any(|words| remark.contains(words))
+}
+
+#[tokio::test]
+async fn every_request_code_needs_its_right_and_no_other() {
+    let guarded = Guarded::start().await;
+    guarded.user("guessed", "Super", "enable").await;
+    let mut app = guarded.client("app").await;
+    let mut stranger = guarded.broker.client().await;
+    let mut left: Vec<(i32, &str)> = SERVED.to_vec();
+    // So that failed attempts from this address are not counted against the user.
+    app.call(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "t")]).await;
+    for (names, needs) in TABLE {
+        for name in names.split(' ') {
+            let at = left.iter().position(|(_, known)| *known == name);
+            let (code, _) = left.remove(at.unwrap_or_else(|| panic!("{name} is not served")));
+
+            let anonymous = stranger.call_with(any_request(code)).await;
+            assert_eq!(anonymous.code, code::NO_PERMISSION, "{name} without a signature");
+            let forged = stranger.call_with(sign(any_request(code), "guessed", "wrong")).await;
+            assert_eq!(forged.code, code::NO_PERMISSION, "{name} with a wrong signature");
+
+            guarded.grant("app", &[]).await;
+            let without = app.call_with(any_request(code)).await;
+            assert_eq!(
+                is_denied(&without),
+                !matches!(needs, Needs::Known),
+                "{name} without rights: {without:?}"
+            );
+            match needs {
+                Needs::Known => {}
+                Needs::Super => {
+                    guarded.grant("app", &["All *"]).await;
+                    assert!(is_denied(&app.call_with(any_request(code)).await), "{name} with all rights");
+                }
+                Needs::All(rights) => {
+                    for missing in 0..rights.len() {
+                        let some: Vec<&str> = rights
+                            .iter()
+                            .enumerate()
+                            .filter(|(at, _)| *at != missing)
+                            .map(|(_, r)| *r)
+                            .collect();
+                        guarded.grant("app", &some).await;
+                        let answer = app.call_with(any_request(code)).await;
+                        assert!(is_denied(&answer), "{name} without {}: {answer:?}", rights[missing]);
+                    }
+                    guarded.grant("app", rights).await;
+                    let answer = app.call_with(any_request(code)).await;
+                    assert!(!is_denied(&answer), "{name} with {rights:?}: {answer:?}");
+                }
+            }
+        }
+    }
+    assert!(left.is_empty(), "codes without a row: {left:?}");
+}
+
+#[tokio::test]
+async fn a_code_that_is_not_served_tells_a_stranger_nothing() {
+    let guarded = Guarded::start().await;
+    let mut stranger = guarded.broker.client().await;
+    assert_eq!(stranger.call(4711, &[]).await.code, code::NO_PERMISSION);
+    let mut app = guarded.client("app").await;
+    assert_eq!(app.call(4711, &[]).await.code, code::REQUEST_CODE_NOT_SUPPORTED);
+}
+
+#[tokio::test]
+async fn rights_are_in_force_at_once_and_after_a_change_of_the_user() {
+    let guarded = Guarded::start().await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
+    assert_eq!(app.send("t", "one").await.code, code::NO_PERMISSION);
+    let acl = r#"{"policies":[{"entries":[{"resource":"Topic:t","actions":["Pub"],"decision":"Allow"}]}]}"#;
+    let create = Command { body: acl.into(), ..request(code::AUTH_CREATE_ACL, &[("subject", "User:app")]) };
+    assert_eq!(root.call_with(create).await.code, code::SUCCESS);
+    assert_eq!(app.send("t", "two").await.code, code::SUCCESS);
+    let disable = Command {
+        body: r#"{"userStatus":"disable"}"#.into(),
+        ..request(code::AUTH_UPDATE_USER, &[("username", "app")])
+    };
+    assert_eq!(root.call_with(disable).await.code, code::SUCCESS);
+    let refused = app.send("t", "three").await;
+    assert_eq!(refused.code, code::NO_PERMISSION);
+    assert!(refused.remark.unwrap().contains("disabled"));
+}
+
+#[tokio::test]
+async fn prefixes_denials_and_addresses_decide() {
+    let guarded = Guarded::start().await;
+    let mut app = guarded.client("app").await;
+    let cases: &[(&[&str], bool)] = &[
+        (&["Pub Topic:t*"], true),
+        (&["Pub Topic:T"], false),
+        (&["Pub Topic:*", "Deny Pub Topic:t"], false),
+        (&["Deny Pub Topic:*", "Pub Topic:t"], true),
+        (&["Pub Topic:t 127.0.0.0/8"], true),
+        (&["Pub Topic:t 10.0.0.0/8"], false),
+        (&["Sub Topic:t"], false),
+    ];
+    for (rights, expected) in cases {
+        guarded.grant("app", rights).await;
+        let answer = app.send("t", "m").await;
+        assert_eq!(answer.code == code::SUCCESS, *expected, "{rights:?}: {:?}", answer.remark);
+    }
+}
+
+#[tokio::test]
+async fn a_denial_says_which_right_is_missing() {
+    let guarded = Guarded::start().await;
+    let mut app = guarded.client("app").await;
+    guarded.grant("app", &["Deny Pub Topic:t*"]).await;
+    let remark = app.send("t", "m").await.remark.unwrap();
+    assert_eq!(
+        remark,
+        "the user app has no right to Pub on Topic:t: the Custom rule 'Deny Pub Topic:t*' decides"
+    );
+}
+
+#[tokio::test]
+async fn a_message_of_another_topic_is_not_seen_by_its_position() {
+    let guarded = Guarded::start().await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
+    let sent = root.send("secret", "for root alone").await;
+    let id = sent.field("msgId").unwrap().to_owned();
+    let (_, offset) = redstart_wire::remoting::read_offset_message_id(&id).unwrap();
+    let offset = offset.to_string();
+    guarded.grant("app", &["All Topic:t", "All Group:g"]).await;
+    let view = app.call(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)]).await;
+    assert_eq!((view.code, view.body.len()), (code::SYSTEM_ERROR, 0));
+    assert!(!view.remark.unwrap().contains("secret"), "not even where it is");
+    let back = [("offset", offset.as_str()), ("group", "g"), ("delayLevel", "0"), ("originTopic", "t")];
+    let back = app.call(code::CONSUMER_SEND_MSG_BACK, &back).await;
+    assert_eq!(back.code, code::SYSTEM_ERROR, "{:?}", back.remark);
+    app.json(code::HEART_BEAT, &consumer("c", "g", "t", "*")).await;
+    let direct = [("msgId", id.as_str()), ("consumerGroup", "g"), ("clientId", "c"), ("topic", "t")];
+    let direct = app.call(code::CONSUME_MESSAGE_DIRECTLY, &direct).await;
+    assert_eq!(direct.code, code::SYSTEM_ERROR, "{:?}", direct.remark);
+    // With the right it is there.
+    guarded.grant("app", &["Get Topic:secret"]).await;
+    assert_eq!(app.call(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)]).await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn a_transaction_is_ended_only_with_the_right_on_its_topic() {
+    let guarded = Guarded::start().await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
+    let properties = redstart_wire::remoting::encode_properties([
+        ("TRAN_MSG", "true"),
+        ("PGROUP", "p"),
+        ("UNIQ_KEY", "half"),
+    ]);
+    let fields = [
+        ("producerGroup", "p"),
+        ("topic", "secret"),
+        ("defaultTopic", "TBW102"),
+        ("defaultTopicQueueNums", "4"),
+        ("queueId", "0"),
+        ("sysFlag", "4"),
+        ("bornTimestamp", "1"),
+        ("flag", "0"),
+        ("properties", properties.as_str()),
+    ];
+    let half = root.call_with(Command { body: "half".into(), ..request(code::SEND_MESSAGE, &fields) }).await;
+    assert_eq!(half.code, code::SUCCESS, "{:?}", half.remark);
+    let (_, offset) = redstart_wire::remoting::read_offset_message_id(half.field("msgId").unwrap()).unwrap();
+    let offset = offset.to_string();
+    let end = [
+        ("producerGroup", "p"),
+        ("commitOrRollback", "8"),
+        ("commitLogOffset", offset.as_str()),
+        ("tranStateTableOffset", "0"),
+    ];
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    assert!(is_denied(&app.call(code::END_TRANSACTION, &end).await), "without a topic");
+    let named: Vec<_> = end.iter().copied().chain([("topic", "t")]).collect();
+    assert!(is_denied(&app.call(code::END_TRANSACTION, &named).await), "with another topic");
+    assert_eq!(root.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn a_retry_topic_needs_its_own_group_whatever_the_request_names() {
+    let guarded = Guarded::start().await;
+    let mut app = guarded.client("app").await;
+    guarded.grant("app", &["All Group:mine", "All Topic:t"]).await;
+    assert!(is_denied(&app.send("%RETRY%theirs", "m").await));
+    assert!(!is_denied(&app.send("%RETRY%mine", "m").await));
+    let pull = [
+        ("consumerGroup", "mine"),
+        ("topic", "%RETRY%theirs"),
+        ("queueId", "0"),
+        ("queueOffset", "0"),
+        ("maxMsgNums", "1"),
+        ("sysFlag", "0"),
+        ("commitOffset", "0"),
+        ("suspendTimeoutMillis", "0"),
+        ("subVersion", "0"),
+    ];
+    assert!(is_denied(&app.call(code::PULL_MESSAGE, &pull).await));
+}
+
+#[tokio::test]
+async fn a_client_id_belongs_to_the_user_that_brought_it() {
+    let guarded = Guarded::start().await;
+    guarded.user("other", "Normal", "enable").await;
+    for user in ["app", "other"] {
+        guarded.grant(user, &["All Group:g", "All Topic:t"]).await;
+    }
+    let (mut app, mut other) = (guarded.client("app").await, guarded.client("other").await);
+    assert_eq!(app.json(code::HEART_BEAT, &consumer("c", "g", "t", "*")).await.code, code::SUCCESS);
+    assert_eq!(app.json(code::HEART_BEAT, &producer("c", "p")).await.code, code::SUCCESS);
+    let stolen = other.json(code::HEART_BEAT, &consumer("c", "g", "t", "*")).await;
+    assert_eq!(stolen.code, code::NO_PERMISSION, "{:?}", stolen.remark);
+    let stolen = other.json(code::HEART_BEAT, &producer("c", "another group")).await;
+    assert_eq!(stolen.code, code::NO_PERMISSION, "replies are pushed by the id alone");
+    let lock = r#"{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"t","brokerName":"b","queueId":0}]}"#;
+    assert_eq!(other.json(code::LOCK_BATCH_MQ, lock).await.code, code::NO_PERMISSION);
+    other
+        .call(code::UNREGISTER_CLIENT, &[("clientID", "c"), ("consumerGroup", "g"), ("producerGroup", "p")])
+        .await;
+    let list = app.call(code::GET_CONSUMER_LIST_BY_GROUP, &[("consumerGroup", "g")]).await;
+    assert_eq!(json(&list)["consumerIdList"][0], "c", "it is still there");
+    let mixed =
+        app.client.call_with(sign(any_request(code::GET_MAX_OFFSET), "other", &secret("other"))).await;
+    assert!(mixed.remark.unwrap().contains("another user"), "a connection serves one user");
+}
+
+#[tokio::test]
+async fn passwords_are_not_shown() {
+    let guarded = Guarded::start().await;
+    let mut root = guarded.client("root").await;
+    for (code, fields) in [
+        (code::AUTH_GET_USER, &[("username", "app")][..]),
+        (code::AUTH_LIST_USER, &[]),
+        (code::GET_BROKER_CLUSTER_ACL_CONFIG, &[]),
+    ] {
+        let answer = root.call(code, fields).await;
+        assert_eq!(answer.code, code::SUCCESS, "{:?}", answer.remark);
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(text.contains("app") && !text.contains("secret-of"), "{text}");
+    }
+    let shown = root.call(code::AUTH_GET_USER, &[("username", "app")]).await.body;
+    let back = Command { body: shown, ..request(code::AUTH_UPDATE_USER, &[("username", "app")]) };
+    assert_eq!(root.call_with(back).await.code, code::SUCCESS);
+    let mut app = guarded.client("app").await;
+    assert!(
+        is_denied(&app.send("t", "m").await),
+        "what is shown changes nothing: its secret still proves who it is"
+    );
+}
+
+#[tokio::test]
+async fn users_named_like_a_super_user_are_nobody() {
+    let guarded = Guarded::start().await;
+    for name in ["Root", "root ", "r\u{043e}ot", "ROOT", "root\u{0}"] {
+        let mut client = guarded.broker.client().await;
+        let answer =
+            client.call_with(sign(any_request(code::GET_BROKER_CONFIG), name, &secret("root"))).await;
+        assert_eq!(answer.code, code::NO_PERMISSION, "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_and_does_not_lock_out_a_client_that_is_there() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    let mut app = guarded.client("app").await;
+    assert_eq!(app.send("t", "before").await.code, code::SUCCESS);
+    guarded.user("victim", "Super", "enable").await;
+    let mut guesser = guarded.broker.client().await;
+    let mut slowed = false;
+    for guess in 0..20 {
+        let command = sign(any_request(code::GET_BROKER_CONFIG), "victim", &format!("guess-{guess}"));
+        let answer = guesser.call_with(command).await;
+        assert_eq!(answer.code, code::NO_PERMISSION);
+        slowed |= answer.remark.unwrap().contains("too many failed attempts");
+    }
+    assert!(slowed);
+    assert_eq!(app.send("t", "after").await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn without_authentication_nothing_changes() {
+    let broker = Broker::start().await;
+    let mut client = broker.client().await;
+    create_topic(&mut client, "t", 1, "").await;
+    let odd = sign(request(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "t")]), "nobody", "nothing");
+    assert_eq!(client.call_with(odd).await.code, code::SUCCESS, "a signature is ignored");
+}

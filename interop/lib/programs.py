@@ -10,6 +10,8 @@ import tools
 from paths import INTEROP, WORK
 
 LIMIT_SECONDS = 1200
+# Programs that run now.
+RUNNING = set()
 
 
 class Program(NamedTuple):
@@ -85,6 +87,7 @@ def run(language, scenario, environment, log, report):
     # A session of its own, so that one signal reaches whatever the script started.
     watchdog = threading.Timer(LIMIT_SECONDS, os.killpg, (child.pid, signal.SIGKILL))
     watchdog.start()
+    RUNNING.add(child)
     try:
         for line in child.stdout:
             if not report.line(line.rstrip("\n")):
@@ -92,7 +95,15 @@ def run(language, scenario, environment, log, report):
         code = child.wait()
     finally:
         watchdog.cancel()
+        RUNNING.discard(child)
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     return code
+
+
+def kill_running():
+    """Ends the programs that still run, so that the threads that wait for them end too."""
+    for child in list(RUNNING):
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)

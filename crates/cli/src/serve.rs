@@ -155,7 +155,7 @@ fn engine_config(config: &Config) -> EngineConfig {
     engine.limits.body_bytes_max = config.message_bytes_max;
     engine.limits.batch_bytes_max = engine.limits.batch_bytes_max.max(config.message_bytes_max);
     engine.retention.keep = config.retention;
-    engine.retention.early_percent = config.disk_clean_percent;
+    engine.retention.clean_percent = config.disk_clean_percent;
     engine.retention.forced_percent =
         config.disk_forced_percent.clamp(config.disk_clean_percent, config.disk_refuse_percent);
     engine.retention.refuse_percent = config.disk_refuse_percent;

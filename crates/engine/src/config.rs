@@ -70,7 +70,7 @@ pub struct Transactions {
 pub struct Retention {
     pub keep: Duration,
     /// From this fullness on everything older than `keep` is removed at once, also if the times in the log look wrong.
-    pub early_percent: u8,
+    pub clean_percent: u8,
     /// From this fullness on the oldest segments are removed before their time, until the volume is below it.
     pub forced_percent: u8,
     /// From this fullness on nothing new is stored.
@@ -136,7 +136,7 @@ impl Default for Retention {
     fn default() -> Self {
         Retention {
             keep: Duration::from_secs(72 * 3600),
-            early_percent: 75,
+            clean_percent: 75,
             forced_percent: 85,
             refuse_percent: 90,
         }

@@ -9,7 +9,7 @@ pub enum Error {
     NoSpace(io::Error),
     #[error("frame of {size} bytes is over the limit of {limit}")]
     FrameTooLarge { size: usize, limit: usize },
-    #[error("the log refuses writes until it is opened again, because a flush failed: {cause}")]
+    #[error("the log refuses writes until it is opened again, because a write or a flush failed: {cause}")]
     Poisoned { cause: String },
     #[error("segment {0} is active and cannot be removed")]
     SegmentActive(SegmentId),

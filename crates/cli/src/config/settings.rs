@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(config.new_groups_from, engine.new_groups_from);
         assert_eq!(config.message_bytes_max, engine.limits.body_bytes_max);
         assert_eq!(config.retention, engine.retention.keep);
-        assert_eq!(config.disk_clean_percent, engine.retention.early_percent);
+        assert_eq!(config.disk_clean_percent, engine.retention.clean_percent);
         assert_eq!(config.disk_forced_percent, engine.retention.forced_percent);
         assert_eq!(config.disk_refuse_percent, engine.retention.refuse_percent);
         assert_eq!(config.transaction_check_after, engine.transactions.first_check_after);

@@ -31,7 +31,7 @@ pub(super) struct DeadLetter<'a> {
     pub reason: &'a str,
 }
 
-/// What became of the attempt to move a message to the dead-letter topic or the retry topic.
+/// What became of a message that was to move to the dead-letter topic or to the retry topic.
 #[derive(Debug)]
 pub(super) enum Move {
     Proposed,

@@ -128,7 +128,7 @@ pub struct Engine {
     checkpointing: bool,
     /// The checkpoint that is being encoded, and its frame.
     encoding: Option<(Index, Encoding)>,
-    /// The last attempt to make the file of the next segment has failed.
+    /// The file of the next segment could not be made when the broker last tried.
     spare_failed: bool,
     /// Segments whose index is being written.
     sealing: BTreeSet<SegmentId>,

@@ -164,7 +164,7 @@ impl Engine {
             return false;
         }
         let retention = &self.config.retention;
-        let filling = self.disk_percent().is_some_and(|percent| percent >= retention.early_percent);
+        let filling = self.disk_percent().is_some_and(|percent| percent >= retention.clean_percent);
         let since = self.aged_out_at.unwrap_or_else(|| self.time.started());
         filling || now.since(since) >= PACE || !has_gap(segments, now, retention.keep)
     }

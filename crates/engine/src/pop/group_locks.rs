@@ -31,6 +31,7 @@ impl GroupLocks {
         self.blocked_count
     }
 
+    /// Whether no message of the group is in flight or blocked.
     pub fn is_free(&self, lock: u32) -> bool {
         !self.by_group.contains_key(&lock)
     }

@@ -55,7 +55,7 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
             .unwrap_or(BYTES_MAX)
             .min(BYTES_MAX),
         filter: filter.as_ref().ok().cloned().unwrap_or_default(),
-        wait: suspended_for(wait),
+        wait: long_poll_time(wait),
     };
     let commit = commit.and_then(|offset| u64::try_from(offset).ok()).map(QueueOffset);
     let pulled = try_pull(request, &consumer, commit, &pull).await?;
@@ -85,7 +85,7 @@ pub(super) async fn pull(request: &Request) -> Result<Answer, Refusal> {
 }
 
 /// How long a pull that finds nothing waits.
-fn suspended_for(wanted_ms: u64) -> Duration {
+fn long_poll_time(wanted_ms: u64) -> Duration {
     Duration::from_millis(wanted_ms).min(SUSPEND_MAX)
 }
 
@@ -301,7 +301,7 @@ mod tests {
         for (wanted, held) in
             [(0, 0), (15_000, 15_000), (29_000, 29_000), (30_000, 29_000), (u64::MAX, 29_000)]
         {
-            assert_eq!(suspended_for(wanted), Duration::from_millis(held), "{wanted}");
+            assert_eq!(long_poll_time(wanted), Duration::from_millis(held), "{wanted}");
         }
     }
 }

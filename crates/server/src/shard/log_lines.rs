@@ -104,7 +104,7 @@ impl DiskLevel {
         match percent {
             percent if percent >= retention.refuse_percent => DiskLevel::Refusing,
             percent if percent >= retention.forced_percent => DiskLevel::Forcing,
-            percent if percent >= retention.early_percent => DiskLevel::Cleaning,
+            percent if percent >= retention.clean_percent => DiskLevel::Cleaning,
             _ => DiskLevel::Normal,
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn fullness_begins_at_the_limits() {
         let retention =
-            Retention { early_percent: 75, forced_percent: 85, refuse_percent: 90, ..Retention::default() };
+            Retention { clean_percent: 75, forced_percent: 85, refuse_percent: 90, ..Retention::default() };
         let found: Vec<_> =
             [0, 74, 75, 84, 85, 89, 90, 100].map(|percent| DiskLevel::of(percent, &retention)).to_vec();
         use DiskLevel::{Cleaning, Forcing, Normal, Refusing};

@@ -6,7 +6,7 @@ use redstart_engine::{Config, Retention};
 pub fn engine() -> Config {
     let never = 101;
     let retention = Retention {
-        early_percent: never,
+        clean_percent: never,
         forced_percent: never,
         refuse_percent: never,
         ..Retention::default()

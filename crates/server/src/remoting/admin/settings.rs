@@ -229,7 +229,7 @@ fn shown(request: &Request, engine: &EngineConfig) -> Vec<(&'static str, String)
         ("defaultTopicQueueNums", AUTO_CREATE_QUEUES.to_string()),
         ("flushDiskType", flush.to_owned()),
         (FILE_RESERVED_TIME, (retention.keep.as_secs() / 3600).to_string()),
-        ("diskMaxUsedSpaceRatio", retention.early_percent.to_string()),
+        ("diskMaxUsedSpaceRatio", retention.clean_percent.to_string()),
         ("maxMessageSize", limits.body_bytes_max.to_string()),
         ("messageDelayLevel", levels.join(" ")),
         ("timerMaxDelaySec", limits.delay_max.as_secs().to_string()),

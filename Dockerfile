@@ -11,9 +11,10 @@ RUN groupadd --system --gid 10001 redstart \
     && install --directory /etc/redstart
 COPY --from=build /src/target/dist/redstart /usr/local/bin/redstart
 
-# Settings are a file mounted as /etc/redstart/redstart.toml, or variables, which win over it: the two below can only be
-# changed by variables. Not flags: the health check would not know them.
-ENV REDSTART_DATA_DIR=/var/lib/redstart REDSTART_LISTEN=0.0.0.0
+# Settings are a file mounted as /etc/redstart/redstart.toml, or variables, which win over it: those below can only be
+# changed by variables. Not flags: the health check would not know them. Callers are asked who they are; the first start prints the
+# administrator's secret, unless REDSTART_ADMIN_SECRET or REDSTART_ADMIN_SECRET_FILE gives one (docs/security.md).
+ENV REDSTART_DATA_DIR=/var/lib/redstart REDSTART_LISTEN=0.0.0.0 REDSTART_AUTH=true
 WORKDIR /etc/redstart
 USER 10001:10001
 VOLUME /var/lib/redstart

@@ -1,12 +1,14 @@
 //! The `redstart` binary.
 
 mod admin;
+mod administrator;
 mod banner;
 mod bench;
 mod blocking;
 mod check;
 mod config;
 mod credentials;
+mod exposure;
 mod failure;
 mod health;
 mod logging;

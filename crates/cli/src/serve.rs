@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::Context;
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
@@ -22,17 +21,17 @@ use redstart_server::{
     shard::{self, Flush, Opened, Shard},
     tls::CertificateFiles,
 };
-use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
 };
 
 use crate::{
+    administrator,
     banner::Banner,
     blocking::block_on,
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
-    credentials, logging,
+    exposure, logging,
     pages::Pages,
     startup,
 };
@@ -41,8 +40,6 @@ use crate::{
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// How long calls in flight may take to finish when the broker stops. Remoting connections close before that.
 const GRACE: Duration = Duration::from_secs(3);
-/// The user that the first start makes.
-const ADMIN: &str = "admin";
 /// Capacity of the queue of transaction checks.
 const CHECKS_MAX: usize = 4096;
 
@@ -50,8 +47,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let loaded = config::load(flags)?;
     let config = &loaded.config;
+    exposure::check(config)?;
     logging::start(config)?;
     log_configuration(&loaded);
+    exposure::warn(config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (checks, asked) = mpsc::channel(CHECKS_MAX);
     let files = FileLimits::of_process();
@@ -65,7 +64,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let pages = block_on(&runtime, Pages::open(config, &resources))?;
     let shard = open(config, files, checks)?;
     if config.auth {
-        block_on(&runtime, administrator(config, &resources.access, &shard))?;
+        block_on(&runtime, administrator::ensure(config, &resources.access, &shard))?;
     }
     block_on(&runtime, serve(config, &resources, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
@@ -73,29 +72,6 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     shard.stop().context("the shard failed; restart the broker to recover")?;
     tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
     Ok(ExitCode::SUCCESS)
-}
-
-/// Makes the administrator if there is no super user yet: without one nobody could make any.
-async fn administrator(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
-    access.load(&shard.handle()).await?;
-    if access.has_super_user() {
-        return Ok(());
-    }
-    let given = config.admin_secret_file.as_deref().map(credentials::read).transpose()?;
-    let secret = given.clone().map_or_else(random_secret, Ok)?;
-    access.make_super_user(&shard.handle(), ADMIN, &secret).await?;
-    tracing::info!(user = ADMIN, "the administrator was made");
-    if given.is_none() {
-        // Here and nowhere else: no log holds it.
-        println!("administrator: user {ADMIN}, secret {secret} (it is shown this once)");
-    }
-    Ok(())
-}
-
-fn random_secret() -> anyhow::Result<String> {
-    let mut bytes = [0; 24];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// Logs the settings that differ from their defaults.

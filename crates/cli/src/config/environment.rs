@@ -16,7 +16,7 @@ pub fn read(
     for (name, value) in variables {
         let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
         let text = value.to_string_lossy().into_owned();
-        if is_service_link(name, &text) || is_of_commands(name) {
+        if is_service_link(name, &text) || is_of_commands(name) || is_secret(name) {
             continue;
         }
         let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == name) else {
@@ -33,6 +33,14 @@ pub fn read(
         found.push((setting, Given { text, source: Source::Variable { name: name.to_owned() } }));
     }
     Ok(found)
+}
+
+/// Holds the administrator's secret at the first start. It is no setting: those are shown by `redstart config` and logged.
+pub const ADMIN_SECRET_VARIABLE: &str = "REDSTART_ADMIN_SECRET";
+
+/// Secrets are in variables that are no settings.
+fn is_secret(name: &str) -> bool {
+    name == ADMIN_SECRET_VARIABLE
 }
 
 /// Variables of the operator's commands. The broker's environment may contain them; they are not settings.

@@ -146,7 +146,10 @@ settings! {
     foreign_brokers: bool = "false", kind::BOOL;
     /// Ask every caller who it is, and serve it by its rights; see docs/security.md. The first start makes the administrator `admin`.
     auth: bool = "false", kind::BOOL, "authenticationEnabled" as Same;
-    /// File whose first line is the administrator's secret at the first start with `auth`; without one a secret is made and printed once.
+    /// Listen off loopback without `auth`: every peer that reaches the ports may do everything. Without either the broker does not start there.
+    insecure: bool = "false", kind::BOOL;
+    /// File whose first line is the administrator's secret at the first start with `auth`; without one it is the value of the variable
+    /// `REDSTART_ADMIN_SECRET`, or is made and printed once.
     admin_secret_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
     /// Refuse messages of 4.x clients that do not have the type of their topic, as for 5.x clients.
     remoting_check_types: bool = "false", kind::BOOL;

@@ -116,6 +116,7 @@ directory if there is one.
 ```toml
 data_dir = \"/var/lib/redstart\"
 listen = \"0.0.0.0\"
+auth = true
 flush = \"sync\"
 retention = \"7d\"
 ```

@@ -21,7 +21,12 @@ struct Broker {
 
 impl Broker {
     fn start(data: &Path, more: &[&str]) -> Broker {
+        Broker::start_with(data, more, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str], variables: &[(&str, &str)]) -> Broker {
         let mut command = support::serve(Path::new(env!("CARGO_BIN_EXE_redstart")), data);
+        command.envs(variables.iter().copied());
         command.arg("--auth=true").args(more).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -123,4 +128,16 @@ fn the_administrators_secret_comes_from_a_file_and_mqadmin_finds_its_own_in_tool
         support::output(command.args(["mqadmin", "listUser", "-b", &broker.at("broker (Remoting)")]));
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(text.contains("admin") && !text.contains("secret-of-a-file"), "{listed:?}");
+}
+
+#[test]
+fn the_administrators_secret_comes_from_a_variable() {
+    let data = TempDir::new().unwrap();
+    let given = [("REDSTART_ADMIN_SECRET", "secret-of-a-variable")];
+    let broker = Broker::start_with(data.path(), &["--listen", "0.0.0.0"], &given);
+    assert_eq!(broker.secret(), None, "it is known already");
+    let port = broker.at("mqadmin (Remoting)").rsplit(':').next().unwrap().to_owned();
+    let words = ["topic", "create", "orders", "--namesrv", &format!("127.0.0.1:{port}")];
+    let made = broker.run(&words, Some(("admin", "secret-of-a-variable")));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

@@ -71,8 +71,28 @@ fn a_port_that_is_taken_is_named_with_its_setting() {
 fn an_address_of_another_machine_is_named() {
     let data = TempDir::new().unwrap();
     // Set aside for documentation: no machine has it.
-    let output = output(serve_anywhere(data.path()).args(["--listen", "203.0.113.7"]));
+    let output = output(serve_anywhere(data.path()).args(["--listen", "203.0.113.7", "--insecure"]));
     assert_says(&output, &["203.0.113.7 is not an address of this machine", "0.0.0.0", "--listen"]);
+}
+
+#[test]
+fn an_address_off_loopback_needs_users_or_a_word_that_there_are_none() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    for listen in ["0.0.0.0", "::", "203.0.113.7"] {
+        let output = output(serve_anywhere(&data).args(["--listen", listen]));
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.lines().count(), 2, "{said}");
+        for part in [listen, "--auth", "REDSTART_AUTH", "--insecure", "REDSTART_INSECURE"] {
+            assert!(said.contains(part), "{part:?} is missing in: {said}");
+        }
+        assert!(!data.exists(), "nothing is touched");
+    }
+    let log = Running::start(serve_anywhere(&data).args(["--listen", "0.0.0.0", "--insecure"])).stop();
+    assert!(log.contains("insecure: every peer"), "{log}");
+    let log = Running::start(serve_anywhere(&data).args(["--listen", "0.0.0.0", "--auth"])).stop();
+    assert!(!log.contains("insecure: every peer"), "{log}");
 }
 
 /// Root may write everywhere, so the test then runs the broker as another user.

@@ -1,0 +1,47 @@
+//! The administrator of a broker that asks its callers who they are. The first start makes it.
+
+use anyhow::Context;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use redstart_server::{Access, shard::Shard};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::{
+    config::{ADMIN_SECRET_VARIABLE, Config},
+    credentials,
+};
+
+const NAME: &str = "admin";
+
+/// Makes the administrator if there is no super user yet: without one nobody could make any.
+pub async fn ensure(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
+    access.load(&shard.handle()).await?;
+    if access.has_super_user() {
+        return Ok(());
+    }
+    let given = given(config)?;
+    let secret = given.clone().map_or_else(random_secret, Ok)?;
+    access
+        .make_super_user(&shard.handle(), NAME, &secret)
+        .await
+        .with_context(|| format!("the user {NAME} cannot be made"))?;
+    tracing::info!(user = NAME, "the administrator was made");
+    if given.is_none() {
+        // Here and nowhere else: no log holds it.
+        println!("administrator: user {NAME}, secret {secret} (it is shown this once)");
+    }
+    Ok(())
+}
+
+/// The secret that the operator has chosen. The file wins: its setting is the more deliberate of the two.
+fn given(config: &Config) -> anyhow::Result<Option<String>> {
+    if let Some(file) = &config.admin_secret_file {
+        return credentials::read(file).map(Some);
+    }
+    Ok(std::env::var(ADMIN_SECRET_VARIABLE).ok().filter(|secret| !secret.trim().is_empty()))
+}
+
+fn random_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 24];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

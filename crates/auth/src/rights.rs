@@ -109,10 +109,10 @@ impl Rights {
         self.users.get(name).map(|member| &member.user)
     }
 
-    /// Whether there is a super user who may authenticate.
-    pub fn has_super_user(&self) -> bool {
-        let is_one = |user: &User| user.standing == Standing::Super && user.status == Status::Enabled;
-        self.users.values().any(|member| is_one(&member.user))
+    /// The super users who may authenticate, in no order.
+    pub fn super_users(&self) -> impl Iterator<Item = &User> {
+        let is_one = |user: &&User| user.standing == Standing::Super && user.status == Status::Enabled;
+        self.users.values().map(|member| &member.user).filter(is_one)
     }
 
     /// All needs must be met.

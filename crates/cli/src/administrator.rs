@@ -11,11 +11,17 @@ use crate::{
 };
 
 const NAME: &str = "admin";
+/// Names in one line of the log.
+const NAMES_MAX: usize = 50;
 
 /// Makes the administrator if there is no super user yet: without one nobody could make any.
 pub async fn ensure(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
     access.load(&shard.handle()).await?;
-    if access.has_super_user() {
+    let known = access.super_users();
+    if !known.is_empty() {
+        // Some may have been made by anybody while nobody was asked.
+        let names: Vec<&str> = known.iter().map(String::as_str).take(NAMES_MAX).collect();
+        tracing::info!(count = known.len(), names = names.join(" "), "super users");
         return Ok(());
     }
     let given = given(config)?;

@@ -14,6 +14,7 @@ mod health;
 mod logging;
 mod mqadmin;
 mod pages;
+mod secrets;
 mod serve;
 mod similar;
 mod startup;

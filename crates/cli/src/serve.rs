@@ -33,7 +33,7 @@ use crate::{
     config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
     exposure, logging,
     pages::Pages,
-    startup,
+    secrets, startup,
 };
 
 /// How often the main task checks whether the shard has failed.
@@ -63,6 +63,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     // Before the shard is opened, which may take long: health checks see that the process is alive.
     let pages = block_on(&runtime, Pages::open(config, &resources))?;
     let shard = open(config, files, checks)?;
+    secrets::check_data_dir(&config.data_dir);
+    block_on(&runtime, secrets::unlock(config, &resources.access, &shard))?;
     if config.auth {
         block_on(&runtime, administrator::ensure(config, &resources.access, &shard))?;
     }

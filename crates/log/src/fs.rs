@@ -1,11 +1,11 @@
 //! A directory of the local file system.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     hash::{BuildHasher, RandomState},
     io::{self, IoSliceMut, Read},
     num::NonZeroU64,
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
     sync::{
@@ -63,20 +63,32 @@ fn create_dir_durably(dir: &Path) -> io::Result<()> {
     let parent = match dir.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
-        None => return fs::create_dir(dir),
+        None => return create_dir(dir),
     };
     create_dir_durably(parent)?;
-    match fs::create_dir(dir) {
+    match create_dir(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
         _ => {}
     }
     File::open(parent)?.sync_all()
 }
 
+/// Messages and what else is stored are for the owner of the process. Directories that exist keep their mode.
+fn create_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(dir)
+}
+
+/// Options that make a file which only the owner of the process may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    options
+}
+
 impl Storage for FsStorage {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
+        let mut options = private();
+        options.truncate(true);
         Ok(self.file(options.open(self.path(name))?))
     }
 
@@ -117,8 +129,7 @@ impl Storage for FsStorage {
     fn lock(&self) -> Result<LockGuard, Error> {
         let io = |source| Error::Io { what: format!("locking {}", self.describe()), source };
         let path = self.path(names::LOCK);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+        let mut file = private().truncate(false).open(path).map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -266,7 +277,24 @@ fn read_without_waiting(file: &File, offset: u64, len: usize) -> Result<Option<V
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn what_is_made_is_for_its_owner_and_what_is_there_keeps_its_mode() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        let given = dir.path().join("given");
+        fs::create_dir(&given).expect("a directory");
+        fs::set_permissions(&given, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let made = given.join("made");
+        let storage = FsStorage::open(&made).expect("a storage");
+        storage.create("x").expect("a file");
+        let _lock = storage.lock().expect("a lock");
+        assert_eq!((mode(&given), mode(&made)), (0o755, 0o700));
+        assert_eq!((mode(&made.join("x")), mode(&made.join(names::LOCK))), (0o600, 0o600));
+    }
 
     #[test]
     fn bytes_outside_the_page_cache_are_not_waited_for() {

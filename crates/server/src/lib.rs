@@ -12,6 +12,7 @@ pub mod listen;
 pub mod remoting;
 mod resources;
 pub mod scrub;
+pub mod sealing_keys;
 pub mod shard;
 mod stall_detector;
 pub mod statistics;
@@ -19,6 +20,6 @@ mod stream;
 mod throttle;
 pub mod tls;
 
-pub use access::{Access, MakeUserError};
+pub use access::{Access, MakeUserError, SealError, SealStoredError};
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use resources::Resources;

@@ -38,9 +38,12 @@ pub fn read(
 /// Holds the administrator's secret at the first start. It is no setting: those are shown by `redstart config` and logged.
 pub const ADMIN_SECRET_VARIABLE: &str = "REDSTART_ADMIN_SECRET";
 
+/// Holds the keys that seal the secrets of users, if they are in no file.
+pub const SECRETS_KEY_VARIABLE: &str = "REDSTART_SECRETS_KEY";
+
 /// Secrets are in variables that are no settings.
 fn is_secret(name: &str) -> bool {
-    name == ADMIN_SECRET_VARIABLE
+    [ADMIN_SECRET_VARIABLE, SECRETS_KEY_VARIABLE].contains(&name)
 }
 
 /// Variables of the operator's commands. The broker's environment may contain them; they are not settings.

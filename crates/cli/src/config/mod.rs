@@ -15,7 +15,7 @@ mod values;
 
 use std::path::PathBuf;
 
-pub use environment::ADMIN_SECRET_VARIABLE;
+pub use environment::{ADMIN_SECRET_VARIABLE, SECRETS_KEY_VARIABLE};
 pub use error::Error;
 pub use flags::Flags;
 pub use kind::{FlushMode, LogFormat};

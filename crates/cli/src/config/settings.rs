@@ -151,6 +151,9 @@ settings! {
     /// File whose first line is the administrator's secret at the first start with `auth`; without one it is the value of the variable
     /// `REDSTART_ADMIN_SECRET`, or is made and printed once.
     admin_secret_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
+    /// File with the keys that seal the secrets of users, one base64 of 32 bytes to a line, the current one first; without one they are in
+    /// the variable `REDSTART_SECRETS_KEY`, or in `secrets.key` in the data directory, which the first start makes.
+    secrets_key_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
     /// Refuse messages of 4.x clients that do not have the type of their topic, as for 5.x clients.
     remoting_check_types: bool = "false", kind::BOOL;
     /// Delays of the delay levels of 4.x clients.

@@ -299,7 +299,7 @@ fn brokers_names_users_and_exports() {
     assert!(server.bad(&format!("createUser -b {broker} -u alice -p secret12")).contains("alice"));
     assert_eq!(
         server.rows(&format!("getUser -b {broker} -u alice"))[0],
-        ["alice", "secret12", "Normal", "enable"]
+        ["alice", "******", "Normal", "enable"]
     );
     server.good(&format!("updateUser -b {broker} -u alice -s disable"));
     assert_eq!(server.rows("listUser -c DefaultCluster")[0][3], "disable");

@@ -116,6 +116,7 @@ fn a_directory_that_may_not_be_written_is_named() {
     assert_says(&refused, &["no permission to write to", &data.display().to_string(), "--data-dir"]);
 
     Running::start(&mut serve_anywhere(&data)).stop();
+    mode(&data, 0o755);
     for (path, closed) in [(data.join("shard-0/lock"), 0o444), (data.join("shard-0"), 0o555)] {
         mode(&path, closed);
     }

@@ -4,8 +4,11 @@
 //! compares what the request needs ([`Needs`]) with the rights of that user. Both read a snapshot of users and policies; the
 //! owner thread is not woken. Without authentication neither costs more than a branch.
 
+mod changes;
 mod needs;
+mod secrets;
 mod snapshot;
+mod stored_user;
 
 use std::{
     fmt,
@@ -19,7 +22,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use redstart_auth::{
-    Action, InvalidUser, Rights, Secret, Standing, Status, User, Verdict,
+    Action, Rights, Status, User, Verdict,
     attempts::Attempts,
     date,
     signature::{
@@ -27,16 +30,33 @@ use redstart_auth::{
         remoting::{ACCESS_KEY, Content, SIGNATURE},
     },
 };
-use redstart_wire::remoting::{Command, body};
+use redstart_wire::remoting::Command;
 
+pub use changes::{MakeUserError, SealStoredError};
 pub(crate) use needs::Needs;
+pub use secrets::SealError;
 pub(crate) use snapshot::{ACLS, USERS, read_policy, write_policy};
+pub(crate) use stored_user::StoredUser;
 
-use crate::shard::{Clock, ShardHandle, SystemClock, Unavailable};
+use secrets::Secrets;
+
+use crate::shard::{Clock, SystemClock};
 
 /// Users and their rights, or that nobody is asked for any. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Access(Option<Arc<Guard>>);
+pub struct Access {
+    /// `None` where nobody is asked.
+    guard: Option<Arc<Guard>>,
+    store: Arc<Store>,
+}
+
+/// What changes users and policies, whether they decide or not.
+#[derive(Debug, Default)]
+struct Store {
+    secrets: Secrets,
+    /// Held while a change is made.
+    changing: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Guard {
@@ -84,17 +104,6 @@ impl Identity {
     }
 }
 
-/// A user could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum MakeUserError {
-    #[error(transparent)]
-    Invalid(#[from] InvalidUser),
-    #[error("the user cannot be stored: {0}")]
-    Stored(String),
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-}
-
 /// The caller has not proved who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unauthenticated(String);
@@ -124,7 +133,7 @@ const MISMATCH: &str = "the signature does not match, or there is no such user";
 impl Access {
     /// Nobody is asked who it is.
     pub fn off() -> Access {
-        Access(None)
+        Access::default()
     }
 
     /// Every request has to be signed. Until [`load`](Access::load) there is no user, and every request is refused.
@@ -138,45 +147,11 @@ impl Access {
             nobody: User::nobody(),
             began: Instant::now(),
         };
-        Access(Some(Arc::new(guard)))
+        Access { guard: Some(Arc::new(guard)), store: Arc::default() }
     }
 
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Reads users and policies as they are now. After it, every request is decided by them.
-    pub async fn load(&self, shard: &ShardHandle) -> Result<(), Unavailable> {
-        let Some(guard) = &self.0 else { return Ok(()) };
-        let _loading = guard.loading.lock().await;
-        let (users, acls) = shard.ask(|engine, _| (engine.settings(USERS), engine.settings(ACLS)))?.await?;
-        *guard.rights.write() = Arc::new(snapshot::rights(&users, &acls, &guard.cluster));
-        Ok(())
-    }
-
-    /// Whether there is a super user who may authenticate.
-    pub fn has_super_user(&self) -> bool {
-        self.0.as_ref().is_some_and(|guard| guard.rights.read().has_super_user())
-    }
-
-    /// Makes a super user, durably.
-    pub async fn make_super_user(
-        &self,
-        shard: &ShardHandle,
-        name: &str,
-        secret: &str,
-    ) -> Result<(), MakeUserError> {
-        User::new(name, Secret::new(secret))?;
-        let user = body::User {
-            username: name.to_owned(),
-            password: Some(secret.to_owned()),
-            user_type: Some(Standing::Super.name().to_owned()),
-            user_status: Some(Status::Enabled.name().to_owned()),
-        };
-        let text = serde_json::to_string(&user).map_err(|error| MakeUserError::Stored(error.to_string()))?;
-        let put = shard.change(move |engine, _| engine.put_setting(USERS, &user.username, Some(&text)))?;
-        put.await?.map_err(|error| MakeUserError::Stored(error.to_string()))?;
-        Ok(self.load(shard).await?)
+        self.guard.is_some()
     }
 
     /// Finds out who signed a Remoting request.
@@ -185,7 +160,7 @@ impl Access {
         command: &Command,
         source: IpAddr,
     ) -> Result<Identity, Unauthenticated> {
-        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let name = command.field(ACCESS_KEY).unwrap_or_default();
         let signature = command.field(SIGNATURE).unwrap_or_default();
         if name.is_empty() || signature.is_empty() {
@@ -206,7 +181,7 @@ impl Access {
         date_time: Option<&str>,
         source: IpAddr,
     ) -> Result<Identity, Unauthenticated> {
-        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let unsigned =
             || Unauthenticated("the call is not signed: an authorization header is needed".to_owned());
         let authorization = Authorization::read(authorization.ok_or_else(unsigned)?);
@@ -226,7 +201,7 @@ impl Access {
         credentials: Option<(&str, &str)>,
         source: IpAddr,
     ) -> Result<Identity, Unauthenticated> {
-        let Some(guard) = &self.0 else { return Ok(Identity { user: None, source }) };
+        let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let (name, secret) =
             credentials.ok_or_else(|| Unauthenticated("a user and its password are needed".to_owned()))?;
         guard.prove(
@@ -241,20 +216,20 @@ impl Access {
     /// Remembers that a user has authenticated from its address, so that guessing from elsewhere does not slow it. To be
     /// called once for a connection.
     pub(crate) fn remember(&self, identity: &Identity) {
-        if let (Some(guard), Some(user)) = (&self.0, &identity.user) {
+        if let (Some(guard), Some(user)) = (&self.guard, &identity.user) {
             guard.failures.lock().attempts.succeeded(user, identity.source, guard.now());
         }
     }
 
     /// Whether the caller may look at the broker.
     pub(crate) fn may_observe(&self, identity: &Identity) -> Result<(), Denied> {
-        let cluster = self.0.as_ref().map_or("", |guard| &guard.cluster);
+        let cluster = self.guard.as_ref().map_or("", |guard| &guard.cluster);
         self.authorize(identity, &Needs::nothing().cluster(cluster, Action::Get))
     }
 
     /// Whether the caller may do all that a request needs.
     pub(crate) fn authorize(&self, identity: &Identity, needs: &Needs<'_>) -> Result<(), Denied> {
-        let Some(guard) = &self.0 else { return Ok(()) };
+        let Some(guard) = &self.guard else { return Ok(()) };
         let Some(user) = &identity.user else {
             return Err(Denied("the request was read before users were asked who they are".to_owned()));
         };

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Secret, Standing, Status, Subject, Tier, User};
+use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Subject, Tier, User};
 use redstart_wire::remoting::body;
+
+use super::{
+    secrets::Secrets,
+    stored_user::{ReadUserError, StoredUser},
+};
 
 /// Where users and policies are kept among the engine's settings.
 pub(crate) const USERS: &str = "user";
@@ -24,9 +29,10 @@ pub(super) fn rights(
     users: &BTreeMap<String, String>,
     acls: &BTreeMap<String, String>,
     cluster: &str,
+    secrets: &Secrets,
 ) -> Rights {
     let users = users.iter().filter_map(|(name, text)| {
-        user(text).inspect_err(|why| tracing::error!(user = name, why, "a user is left out")).ok()
+        user(text, secrets).inspect_err(|why| tracing::error!(user = name, %why, "a user is left out")).ok()
     });
     let policies: Vec<_> = acls
         .iter()
@@ -47,17 +53,8 @@ pub(super) fn rights(
     Rights::new(users, policies, built_in.collect())
 }
 
-fn user(text: &str) -> Result<User, String> {
-    let stored: body::User = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let secret = Secret::new(stored.password.unwrap_or_default());
-    let mut user = User::new(&stored.username, secret).map_err(|error| error.to_string())?;
-    if let Some(kind) = &stored.user_type {
-        user.standing = Standing::read(kind).map_err(|error| error.to_string())?;
-    }
-    if let Some(status) = &stored.user_status {
-        user.status = Status::read(status).map_err(|error| error.to_string())?;
-    }
-    Ok(user)
+fn user(text: &str, secrets: &Secrets) -> Result<User, ReadUserError> {
+    StoredUser::read(text)?.user(secrets)
 }
 
 fn policies(text: &str) -> Result<Vec<Policy>, String> {
@@ -105,7 +102,7 @@ mod tests {
     const APP: (&str, &str) = ("app", r#"{"username":"app","password":"secret-of-app"}"#);
 
     fn may_publish(acl: &str) -> bool {
-        let rights = rights(&map(&[APP]), &map(&[("User:app", acl)]), "c");
+        let rights = rights(&map(&[APP]), &map(&[("User:app", acl)]), "c", &Secrets::default());
         let need = Need::right(Resource::topic("orders"), Action::Pub);
         rights.authorize("app", "10.0.0.1".parse().unwrap(), &[need]).is_allowed()
     }
@@ -133,13 +130,16 @@ mod tests {
     fn a_user_that_cannot_be_read_is_nobody() {
         for broken in ["{", r#"{"username":"app"}"#, r#"{"username":"app","password":"s","userType":"Root"}"#]
         {
-            assert!(rights(&map(&[("app", broken)]), &map(&[]), "c").user("app").is_none(), "{broken}");
+            assert!(
+                rights(&map(&[("app", broken)]), &map(&[]), "c", &Secrets::default()).user("app").is_none(),
+                "{broken}"
+            );
         }
     }
 
     #[test]
     fn traces_and_the_like_need_no_rule() {
-        let rights = rights(&map(&[APP]), &map(&[]), "c");
+        let rights = rights(&map(&[APP]), &map(&[]), "c", &Secrets::default());
         let here = "10.0.0.1".parse().unwrap();
         let allowed =
             |resource, action| rights.authorize("app", here, &[Need::right(resource, action)]).is_allowed();

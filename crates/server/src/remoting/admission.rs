@@ -19,7 +19,7 @@ impl Admitted {
 /// Decides whether a request may be served: the caller must be who it says to be, and have the rights that the request
 /// needs.
 pub(super) fn admit(received: &Received) -> Result<Admitted, Refusal> {
-    let access = &received.context.config.resources.access;
+    let access = received.access();
     let identity = access.authenticate(&received.command, received.peer.remote.ip())?;
     if access.is_on() {
         received.peer.bind(&identity, access)?;

@@ -4,7 +4,7 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use redstart_auth::Actions;
-use redstart_engine::{Engine, GroupName, SettingError, Ticket, Timestamp, TopicId};
+use redstart_engine::{Engine, GroupName, Ticket, Timestamp, TopicId};
 use redstart_wire::remoting::{Command, FieldValue, Fields, code, from_slice};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,11 @@ use super::{
     refusal::Refusal,
     unreadable_body,
 };
-use crate::{access::Needs, byte_budget::Grant, handover::Handover};
+use crate::{
+    access::{Access, Needs},
+    byte_budget::Grant,
+    handover::Handover,
+};
 
 /// A request as it was read: the command, the connection it came over, and everything a handler may need.
 #[derive(Debug)]
@@ -24,6 +28,12 @@ pub(super) struct Received {
     pub command: Command,
     pub peer: Arc<Peer>,
     pub context: Arc<Context>,
+}
+
+impl Received {
+    pub fn access(&self) -> &Access {
+        &self.context.config.resources.access
+    }
 }
 
 impl std::ops::Deref for Received {
@@ -56,12 +66,12 @@ impl Request {
 
     /// Asks for rights that only its handler knows the request to need, because it had to look for a message first.
     pub fn check(&self, needs: &Needs<'_>) -> Result<(), Refusal> {
-        Ok(self.context.config.resources.access.authorize(self.admitted.identity(), needs)?)
+        Ok(self.access().authorize(self.admitted.identity(), needs)?)
     }
 
     /// The same for the topic of a message that the handler has found.
     pub async fn check_topic(&self, topic: TopicId, actions: Actions) -> Result<(), Refusal> {
-        if !self.context.config.resources.access.is_on() {
+        if !self.access().is_on() {
             return Ok(());
         }
         // A message whose topic is gone is nobody's.
@@ -71,13 +81,12 @@ impl Request {
         self.check(&needs)
     }
 
-    /// Changes users or policies, durably. They decide from the moment this returns.
+    /// Changes users or policies, durably. They decide from the moment this returns. `propose` sees all changes before it.
     pub async fn change_access(
         &self,
-        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, SettingError> + Send + 'static,
+        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, Refusal> + Send + 'static,
     ) -> Result<(), Refusal> {
-        self.change(propose).await?;
-        Ok(self.context.config.resources.access.load(&self.context.shard).await?)
+        Ok(self.access().change(&self.context.shard, propose).await?)
     }
 
     /// The body as JSON.

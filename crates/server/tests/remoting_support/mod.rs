@@ -14,6 +14,7 @@ use redstart_log::{FsStorage, Options};
 use redstart_server::{
     Resources,
     remoting::{Config, Monitor, OtherProtocolClients, Remoting, default_delay_levels},
+    sealing_keys::{self, Keyring},
     shard::{self, Shard},
 };
 use redstart_wire::remoting::{Command, StoredMessage, code, decode, encode};
@@ -55,6 +56,11 @@ pub fn config() -> Config {
     }
 }
 
+/// The key that seals secrets in tests.
+pub fn keys() -> Keyring {
+    sealing_keys::read_text("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "the test").unwrap()
+}
+
 impl Broker {
     pub async fn start() -> Broker {
         Broker::start_with(|_, _| {}).await
@@ -83,6 +89,7 @@ impl Broker {
     ) -> Broker {
         let (mut config, mut engine) = (config(), engine::engine());
         adjust(&mut config, &mut engine);
+        config.resources.access.install_keys(keys());
         let storage = FsStorage::open(dir.path()).unwrap();
         let options = Options::with_segment_bytes(32 << 20);
         let (checks, asked) = mpsc::channel(16);

@@ -1,5 +1,6 @@
 //! Callers over Remoting are who they say to be, and do what they may.
 
+use futures_util::FutureExt as _;
 use redstart_auth::{
     Secret,
     signature::{
@@ -537,4 +538,84 @@ async fn without_authentication_nothing_changes() {
     create_topic(&mut client, "t", 1, "").await;
     let odd = sign(request(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "t")]), "nobody", "nothing");
     assert_eq!(client.call_with(odd).await.code, code::SUCCESS, "a signature is ignored");
+}
+
+#[tokio::test]
+async fn secrets_that_were_stored_plain_are_sealed_at_the_start() {
+    let guarded = Guarded::start().await;
+    let shard = guarded.broker.shard.handle();
+    let stored = async || shard.ask(|engine, _| engine.settings("user")).unwrap().await.unwrap();
+    assert!(stored().await["app"].contains(&secret("app")), "as an older version has stored it");
+    assert_eq!(guarded.access.seal_stored(&shard).await.unwrap(), 2);
+    for (name, text) in stored().await {
+        assert!(!text.contains(&secret(&name)), "{text}");
+    }
+    assert_eq!(guarded.access.seal_stored(&shard).await.unwrap(), 0, "once is enough");
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    assert_eq!(guarded.client("app").await.send("t", "m").await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn the_last_super_user_stays() {
+    let guarded = Guarded::start().await;
+    let mut root = guarded.client("root").await;
+    let with_body = |code, user, body: &str| Command {
+        body: body.to_owned().into(),
+        ..request(code, &[("username", user)])
+    };
+    let losses = [
+        request(code::AUTH_DELETE_USER, &[("username", "root")]),
+        with_body(code::AUTH_UPDATE_USER, "root", r#"{"userStatus":"disable"}"#),
+        with_body(code::AUTH_UPDATE_USER, "root", r#"{"userType":"Normal"}"#),
+        request(code::DELETE_ACL_CONFIG, &[("accessKey", "root")]),
+        request(code::UPDATE_AND_CREATE_ACL_CONFIG, &[("accessKey", "root"), ("admin", "false")]),
+    ];
+    for loss in &losses {
+        let refused = root.call_with(loss.clone()).await;
+        assert_eq!(refused.code, code::INVALID_PARAMETER, "{loss:?}: {:?}", refused.remark);
+        assert!(refused.remark.unwrap().contains("last super user"));
+    }
+    // One that is disabled does not count.
+    let body = format!(r#"{{"password":"{}","userType":"Super","userStatus":"disable"}}"#, secret("second"));
+    let made = root.call_with(with_body(code::AUTH_CREATE_USER, "second", &body)).await;
+    assert_eq!(made.code, code::SUCCESS, "{:?}", made.remark);
+    assert_eq!(root.call_with(losses[0].clone()).await.code, code::INVALID_PARAMETER);
+    let enabled = with_body(code::AUTH_UPDATE_USER, "second", r#"{"userStatus":"enable"}"#);
+    assert_eq!(root.call_with(enabled).await.code, code::SUCCESS);
+    assert_eq!(root.call_with(losses[0].clone()).await.code, code::SUCCESS);
+    let mut second = guarded.client("second").await;
+    assert_eq!(second.call(code::AUTH_LIST_USER, &[]).await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn changes_at_the_same_time_do_not_undo_each_other() {
+    const CHANGES: usize = 16;
+    let guarded = Guarded::start().await;
+    let change = async |at: usize| {
+        let mut root = guarded.client("root").await;
+        let body = format!(
+            r#"{{"policies":[{{"entries":[{{"resource":"Topic:t{at}","actions":["Pub"],"decision":"Allow"}}]}}]}}"#
+        );
+        let request =
+            Command { body: body.into(), ..request(code::AUTH_CREATE_ACL, &[("subject", "User:app")]) };
+        assert_eq!(root.call_with(request).await.code, code::SUCCESS);
+    };
+    futures_util::future::join_all((0..CHANGES).map(change)).await;
+    let mut root = guarded.client("root").await;
+    let acl = json(&root.call(code::AUTH_GET_ACL, &[("subject", "User:app")]).await);
+    assert_eq!(acl["policies"][0]["entries"].as_array().unwrap().len(), CHANGES);
+}
+
+#[tokio::test]
+async fn a_change_whose_caller_has_gone_is_in_force() {
+    let guarded = Guarded::start().await;
+    let shard = guarded.broker.shard.handle();
+    let made = guarded.access.make_super_user(&shard, "second", "secret-of-second");
+    assert!(made.now_or_never().is_none(), "it waits for the log");
+    let in_force = async {
+        while guarded.access.super_users() != ["root", "second"] {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(remoting_support::PATIENCE, in_force).await.expect("the snapshot follows the log");
 }

@@ -1,6 +1,7 @@
 //! What users may do. It is kept and shown, and decides where callers are asked who they are.
 
 use redstart_auth::{Pattern, Subject, Tier};
+use redstart_engine::{Engine, Ticket};
 use redstart_wire::remoting::{
     body::{Acl, Policy},
     code,
@@ -62,38 +63,37 @@ fn merge(mut known: Vec<Policy>, new: Vec<Policy>) -> Vec<Policy> {
     known
 }
 
-async fn find(request: &Request, subject: &str) -> Result<Option<Acl>, Refusal> {
-    let subject = subject.to_owned();
-    let text = request.ask(move |engine, _| engine.setting(ACLS, &subject).map(str::to_owned)).await?;
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+fn find(engine: &Engine, subject: &str) -> Option<Acl> {
+    serde_json::from_str(engine.setting(ACLS, subject)?).ok()
 }
 
-pub(super) async fn store(request: &Request, subject: &str, policies: Vec<Policy>) -> Result<(), Refusal> {
+/// A step of a change: stores what a subject may do; nothing at all removes it.
+pub(super) fn put(engine: &mut Engine, subject: &str, policies: Vec<Policy>) -> Result<Ticket, Refusal> {
     let acl = Acl { subject: Some(subject.to_owned()), policies };
-    let (subject, text) = (subject.to_owned(), serde_json::to_string(&acl)?);
-    tracing::info!(subject, "rights were changed");
-    request.change_access(move |engine, _| engine.put_setting(ACLS, &subject, Some(&text))).await
+    let text = (!acl.policies.is_empty()).then(|| serde_json::to_string(&acl)).transpose()?;
+    Ok(engine.put_setting(ACLS, subject, text.as_deref())?)
 }
 
-pub(super) async fn remove(request: &Request, subject: &str) -> Result<(), Refusal> {
-    let subject = subject.to_owned();
-    request.change_access(move |engine, _| engine.put_setting(ACLS, &subject, None)).await
-}
-
-/// The subject of a request, whose user must exist.
-async fn subject(request: &Request) -> Result<String, Refusal> {
-    let subject = request.required("subject")?;
+/// Refuses a subject whose user does not exist.
+fn check_user(engine: &Engine, subject: &str) -> Result<(), Refusal> {
     let user = user_of(subject)?;
-    users::known(request, user).await?.ok_or_else(|| users::unknown(user))?;
-    Ok(subject.to_owned())
+    users::find(engine, user).map(drop).ok_or_else(|| users::unknown(user))
 }
 
 /// Creating and changing are the same: what is not named stays.
 pub(crate) async fn create_acl(request: &Request) -> Result<Answer, Refusal> {
-    let subject = subject(request).await?;
-    let new = valid(&request.json()?)?;
-    let known = find(request, &subject).await?.map(|acl| acl.policies).unwrap_or_default();
-    store(request, &subject, merge(known, new)).await?;
+    let subject = request.required("subject")?.to_owned();
+    user_of(&subject)?;
+    let body = request.json();
+    let changed = subject.clone();
+    let change = move |engine: &mut Engine, _| {
+        check_user(engine, &changed)?;
+        let new = valid(&body?)?;
+        let known = find(engine, &changed).map(|acl| acl.policies).unwrap_or_default();
+        put(engine, &changed, merge(known, new))
+    };
+    request.change_access(change).await?;
+    tracing::info!(subject, "rights were changed");
     Ok(Answer::ok())
 }
 
@@ -102,34 +102,37 @@ pub(crate) async fn update_acl(request: &Request) -> Result<Answer, Refusal> {
 }
 
 pub(crate) async fn delete_acl(request: &Request) -> Result<Answer, Refusal> {
-    let subject = subject(request).await?;
-    let known = find(request, &subject).await?;
-    let mut policies = known
-        .ok_or_else(|| Refusal::new(code::POLICY_NOT_EXIST, format!("{subject} has no rights of its own")))?
-        .policies;
+    let subject = request.required("subject")?.to_owned();
+    user_of(&subject)?;
     let resource = request.field("resource").filter(|resource| !resource.is_empty());
+    let resource = resource.map(valid_resource).transpose()?;
     let kind = Tier::read(request.field("policyType").unwrap_or_default()).map_err(invalid)?.name();
-    match resource {
-        Some(resource) => {
-            let resource = valid_resource(resource)?;
-            for policy in policies.iter_mut().filter(|policy| policy.policy_type.as_deref() == Some(kind)) {
-                policy.entries.retain(|entry| entry.resource != resource);
+    let changed = subject.clone();
+    let change = move |engine: &mut Engine, _| {
+        check_user(engine, &changed)?;
+        let none = || Refusal::new(code::POLICY_NOT_EXIST, format!("{changed} has no rights of its own"));
+        let mut policies = find(engine, &changed).ok_or_else(none)?.policies;
+        match resource {
+            Some(resource) => {
+                for policy in policies.iter_mut().filter(|policy| policy.policy_type.as_deref() == Some(kind))
+                {
+                    policy.entries.retain(|entry| entry.resource != resource);
+                }
+                policies.retain(|policy| !policy.entries.is_empty());
             }
-            policies.retain(|policy| !policy.entries.is_empty());
+            None => policies.clear(),
         }
-        None => policies.clear(),
-    }
-    if policies.is_empty() {
-        remove(request, &subject).await?;
-    } else {
-        store(request, &subject, policies).await?;
-    }
+        put(engine, &changed, policies)
+    };
+    request.change_access(change).await?;
+    tracing::info!(subject, "rights were taken away");
     Ok(Answer::ok())
 }
 
 pub(crate) async fn get_acl(request: &Request) -> Result<Answer, Refusal> {
-    let subject = subject(request).await?;
-    Ok(find(request, &subject).await?.map_or_else(Answer::ok, |acl| Answer::json(&acl)))
+    let subject = request.required("subject")?.to_owned();
+    let found = request.ask(move |engine, _| check_user(engine, &subject).map(|()| find(engine, &subject)));
+    Ok(found.await??.map_or_else(Answer::ok, |acl| Answer::json(&acl)))
 }
 
 pub(super) async fn all(request: &Request) -> Result<Vec<Acl>, Refusal> {

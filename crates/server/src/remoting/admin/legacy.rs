@@ -1,12 +1,13 @@
 //! Accounts as tools before 5.3 write them. An account is a user and what it may do, so that newer tools see it too.
 
-use redstart_auth::{SourcePattern, acl1::Account};
-use redstart_wire::remoting::{body::User, code};
+use redstart_auth::{Secret, SourcePattern, Status, acl1::Account};
+use redstart_engine::Engine;
+use redstart_wire::remoting::code;
 use serde_json::json;
 
 use super::{acls, page, users};
 use crate::{
-    access::write_policy,
+    access::{StoredUser, write_policy},
     remoting::{
         refusal::Refusal,
         request::{Answer, Request},
@@ -21,15 +22,10 @@ const SECRET_LEN_MIN: usize = 6;
 pub(crate) async fn put_account(request: &Request) -> Result<Answer, Refusal> {
     let name = request.required("accessKey")?;
     users::valid_name(name)?;
-    let old = users::known(request, name).await?;
-    let secret =
-        request.field("secretKey").filter(|secret| !secret.is_empty() && !users::is_mask(request, secret));
-    let secret = secret.map(str::to_owned);
-    let password = secret.or_else(|| old.as_ref()?.password.clone());
-    let Some(password) = password.filter(|password| password.len() >= SECRET_LEN_MIN) else {
-        let why = format!("the secretKey must have at least {SECRET_LEN_MIN} characters");
-        return Err(Refusal::invalid(why));
-    };
+    let secret = request.field("secretKey").filter(|secret| !secret.is_empty() && !users::is_mask(secret));
+    if secret.is_some_and(|secret| secret.len() < SECRET_LEN_MIN) {
+        return Err(no_secret());
+    }
     let given = |field| request.field(field).unwrap_or_default();
     let account = Account {
         admin: request.truth("admin").unwrap_or(false),
@@ -40,30 +36,46 @@ pub(crate) async fn put_account(request: &Request) -> Result<Answer, Refusal> {
         white_addresses: given("whiteRemoteAddress"),
     };
     let policies: Vec<_> = account.policies().map_err(acls::invalid)?.iter().map(write_policy).collect();
-    let user = User {
-        username: name.to_owned(),
-        password: Some(password),
-        user_type: Some(account.standing().name().to_owned()),
-        user_status: Some("enable".to_owned()),
-    };
-    users::store(request, user).await?;
-    if !policies.is_empty() {
-        acls::store(request, &acls::subject_of(name), policies).await?;
+    let mut user = StoredUser::new(name, account.standing(), Status::Enabled);
+    if let Some(secret) = secret {
+        user.seal(&Secret::new(secret), request.access().secrets())?;
     }
+    let (changed, guarded) = (name.to_owned(), request.access().is_on());
+    let change = move |engine: &mut Engine, _| {
+        if !user.has_secret() {
+            let old = users::find(engine, &changed).filter(StoredUser::has_secret).ok_or_else(no_secret)?;
+            user.keep_secret_of(&old);
+        }
+        let ticket = users::put(engine, &user, guarded)?;
+        if policies.is_empty() {
+            return Ok(ticket);
+        }
+        acls::put(engine, &acls::subject_of(&changed), policies)
+    };
+    request.change_access(change).await?;
+    tracing::info!(user = name, "a user was created or changed");
     Ok(Answer::ok())
+}
+
+fn no_secret() -> Refusal {
+    Refusal::invalid(format!("the secretKey must have at least {SECRET_LEN_MIN} characters"))
 }
 
 pub(crate) async fn delete_account(request: &Request) -> Result<Answer, Refusal> {
-    let name = request.required("accessKey")?;
-    users::known(request, name).await?.ok_or_else(|| users::unknown(name))?;
-    users::remove(request, name).await?;
+    let name = request.required("accessKey")?.to_owned();
+    let (removed, guarded) = (name.clone(), request.access().is_on());
+    let change = move |engine: &mut Engine, _| {
+        users::find(engine, &removed).ok_or_else(|| users::unknown(&removed))?;
+        users::remove(engine, &removed, guarded)
+    };
+    request.change_access(change).await?;
+    tracing::info!(user = name, "a user was deleted");
     Ok(Answer::ok())
 }
 
-/// The version changes when an account does; where secrets count, not when only a secret does, so that no answer depends on it.
+/// The version changes when an account does, but not when only a secret does, so that no answer depends on it.
 pub(crate) async fn acl_version(request: &Request) -> Result<Answer, Refusal> {
-    let users = users::all(request).await?.into_iter().map(|user| users::masked(request, user));
-    let version = page::version(&(users.collect::<Vec<_>>(), acls::all(request).await?));
+    let version = page::version(&(users::all(request).await?, acls::all(request).await?));
     let config = &request.context.config;
     Ok(Answer::ok()
         .with("version", serde_json::to_string(&version)?)
@@ -95,7 +107,6 @@ pub(crate) async fn acl_config(request: &Request) -> Result<Answer, Refusal> {
     let accounts: Vec<_> = users::all(request)
         .await?
         .into_iter()
-        .map(|user| users::masked(request, user))
         .map(|user| {
             json!({
                 "accessKey": user.username,

@@ -8,8 +8,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use redstart_server::tls::Mode;
 
-use crate::config::{self, Flags};
+use crate::{
+    config::{self, Flags},
+    unverified_tls,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_BYTES_MAX: u64 = 4 << 10;
@@ -17,7 +21,7 @@ const ANSWER_BYTES_MAX: u64 = 4 << 10;
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = config::load(flags)?.config;
     let address = SocketAddr::new(reachable(config.listen), config.http_port);
-    let status = ask(address).with_context(|| format!("no answer from {address}"))?;
+    let status = ask(address, config.http_tls).with_context(|| format!("no answer from {address}"))?;
     if status != "200" {
         bail!("not ready: {address} answered {status}");
     }
@@ -34,17 +38,24 @@ pub fn reachable(listen: IpAddr) -> IpAddr {
 }
 
 /// The HTTP status of `/readyz`.
-fn ask(address: SocketAddr) -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+fn ask(address: SocketAddr, tls: Mode) -> anyhow::Result<String> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
+    match tls {
+        Mode::Off | Mode::Permissive => exchange(stream, address),
+        Mode::Enforcing => exchange(unverified_tls::connect(stream, address.ip())?, address),
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, address: SocketAddr) -> anyhow::Result<String> {
     stream.write_all(
         format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
-        // The status line was read before the reset.
-        Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+        // The status line was read before the end, whatever that was.
+        Err(error) if is_end(error.kind()) && !answer.is_empty() => {}
         read => drop(read?),
     }
     let line = String::from_utf8_lossy(&answer);
@@ -53,4 +64,8 @@ fn ask(address: SocketAddr) -> anyhow::Result<String> {
         (Some(version), Some(status)) if version.starts_with("HTTP/1.") => Ok(status.to_owned()),
         _ => bail!("the answer is not HTTP"),
     }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }

@@ -19,6 +19,8 @@ mod serve;
 mod similar;
 mod startup;
 mod stdout;
+mod transport;
+mod unverified_tls;
 
 use std::{
     path::{Path, PathBuf},

@@ -9,7 +9,7 @@ use redstart_server::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{config::Config, startup};
+use crate::{config::Config, startup, transport::Transports};
 
 /// The HTTP server. It runs from before the shard is opened until after it is closed.
 #[derive(Debug)]
@@ -23,13 +23,22 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub async fn open(config: &Config, resources: &Resources) -> anyhow::Result<Pages> {
+    pub async fn open(
+        config: &Config,
+        resources: &Resources,
+        transports: &Transports,
+    ) -> anyhow::Result<Pages> {
         let listen = SocketAddr::new(config.listen, config.http_port);
         let metrics = Metrics::new(&config.cluster_name, &config.broker_name);
         let health = Health::default();
         let router =
             Router::default().with(health.live_page()).with(health.ready_page()).with(metrics.page());
-        let settings = http::Config { listen, limits: http::Limits::default(), resources: resources.clone() };
+        let settings = http::Config {
+            listen,
+            limits: http::Limits::default(),
+            transport: transports.with(config.http_tls),
+            resources: resources.clone(),
+        };
         let http = Http::bind(settings, router).await.map_err(|error| startup::http(&error, config))?;
         let (address, connections) = (http.address()?, http.connections());
         let (stop, stopped) = watch::channel(false);

@@ -19,7 +19,6 @@ use redstart_server::{
     remoting::{self, Remoting},
     scrub,
     shard::{self, Flush, Opened, Shard},
-    tls::CertificateFiles,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -34,6 +33,7 @@ use crate::{
     exposure, logging,
     pages::Pages,
     secrets, startup,
+    transport::Transports,
 };
 
 /// How often the main task checks whether the shard has failed.
@@ -60,15 +60,16 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         bytes: ByteBudget::new(config.network_bytes_max),
         access: if config.auth { Access::on(&config.cluster_name) } else { Access::off() },
     };
+    let transports = Transports::open(config)?;
     // Before the shard is opened, which may take long: health checks see that the process is alive.
-    let pages = block_on(&runtime, Pages::open(config, &resources))?;
+    let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
     let shard = open(config, files, checks)?;
     secrets::check_data_dir(&config.data_dir);
     block_on(&runtime, secrets::unlock(config, &resources.access, &shard))?;
     if config.auth {
         block_on(&runtime, administrator::ensure(config, &resources.access, &shard))?;
     }
-    block_on(&runtime, serve(config, &resources, &shard, asked, pages, started))?;
+    block_on(&runtime, serve(config, &resources, &transports, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     let stopping = Instant::now();
     shard.stop().context("the shard failed; restart the broker to recover")?;
@@ -146,6 +147,7 @@ fn engine_config(config: &Config) -> EngineConfig {
 async fn serve(
     config: &Config,
     resources: &Resources,
+    transports: &Transports,
     shard: &Shard,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     pages: Pages,
@@ -157,7 +159,7 @@ async fn serve(
         broker: config.broker_name.clone(),
         auto_create_groups: config.auto_create_groups,
         advertise: advertised(config),
-        certificate: certificate(config),
+        transport: transports.with(config.grpc_tls),
         limits: grpc::Limits { connections_max: config.grpc_connections_max, ..grpc::Limits::default() },
         resources: resources.clone(),
     };
@@ -171,7 +173,7 @@ async fn serve(
         namesrv: at(config.namesrv_port),
         listen: at(config.broker_port),
         advertise: advertised(config),
-        certificate: certificate(config),
+        transport: transports.with(config.remoting_tls),
         auto_create_groups: config.auto_create_groups,
         auto_create_topics: config.auto_create_topics,
         delay_levels: config.message_delay_levels.clone(),
@@ -208,7 +210,8 @@ async fn serve(
     pages.serving(sources);
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
     tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, millis, "ready");
-    Banner { grpc: grpc_at, namesrv, broker, http, data: &config.data_dir }.print();
+    let (grpc_tls, http_tls, data) = (config.grpc_tls, config.http_tls, &config.data_dir);
+    Banner { grpc: grpc_at, grpc_tls, namesrv, broker, http, http_tls, data }.print();
     let why = signals.wait(shard).await;
     tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
     // Readiness fails first, so that load balancers stop sending clients before connections are closed.
@@ -236,11 +239,6 @@ fn advertised(config: &Config) -> Option<String> {
         Err(_) if address.ends_with(']') || !address.contains(':') => format!("{address}:{port}"),
         Err(_) => address.to_owned(),
     })
-}
-
-fn certificate(config: &Config) -> Option<CertificateFiles> {
-    let (certificate, key) = (config.tls_cert.clone()?, config.tls_key.clone()?);
-    Some(CertificateFiles { certificate, key })
 }
 
 /// The signals that stop the broker.

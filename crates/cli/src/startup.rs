@@ -20,7 +20,6 @@ fn ways(key: &str) -> String {
 pub fn grpc(error: &grpc::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         grpc::StartError::Listen { address, source } => listening(*address, source, config),
-        grpc::StartError::Tls(error) => tls(error, config),
         grpc::StartError::Key(source) => data_file(
             &format!("cannot read the key of receipt handles: {source}"),
             source.kind(),
@@ -36,7 +35,6 @@ pub fn http(error: &http::StartError, config: &Config) -> anyhow::Error {
 pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         remoting::StartError::Listen { address, source, .. } => listening(*address, source, config),
-        remoting::StartError::Tls(error) => tls(error, config),
         remoting::StartError::Names(source) => data_file(
             &format!("cannot read the name service's values: {source}"),
             source.kind(),
@@ -72,8 +70,9 @@ fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     }
 }
 
-fn tls(error: &TlsError, config: &Config) -> String {
-    match (&config.tls_cert, error) {
+/// TLS cannot be set up.
+pub fn tls(error: &TlsError, config: &Config) -> anyhow::Error {
+    anyhow::Error::msg(match (&config.tls_cert, error) {
         (Some(_), _) => {
             format!("TLS: {error}: check {} and {}", ways("tls_cert"), ways("tls_key"))
         }
@@ -84,7 +83,7 @@ fn tls(error: &TlsError, config: &Config) -> String {
             "TLS: {error}: remove tls.crt and tls.key from {} to have new ones created",
             config.data_dir.display()
         ),
-    }
+    })
 }
 
 /// A file of the data directory that does not belong to the shard.

@@ -19,7 +19,9 @@ pub mod statistics;
 mod stream;
 mod throttle;
 pub mod tls;
+mod transport;
 
 pub use access::{Access, MakeUserError, SealError, SealStoredError};
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use resources::Resources;
+pub use transport::Transport;

@@ -1,4 +1,4 @@
-//! Plaintext and TLS connections on one port, recognised by their first byte.
+//! A connection, plaintext or TLS.
 
 use std::{
     io,
@@ -11,55 +11,38 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 
-/// First byte of a TLS handshake record. HTTP/2 begins with the letter P, a Remoting frame with a length that would be
-/// far over the limit if it began with this.
-const TLS_HANDSHAKE: u8 = 0x16;
-
-/// A connection of either kind.
+/// A connection whose handshakes are done: [`Transport`](crate::transport::Transport) opens it.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) struct Stream {
+    io: Io,
+    /// The address that the peer dialled.
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+#[derive(Debug)]
+enum Io {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Reads the first byte without consuming it, and does the TLS handshake if it begins one.
-    pub async fn open(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Stream> {
-        stream.set_nodelay(true)?;
-        let mut first = [0];
-        if stream.peek(&mut first).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if first[0] == TLS_HANDSHAKE {
-            return Ok(Stream::Tls(Box::new(tls.accept(stream).await?)));
-        }
-        Ok(Stream::Plain(stream))
+    pub fn plain(stream: TcpStream, local: SocketAddr, remote: SocketAddr) -> Stream {
+        Stream { io: Io::Plain(stream), local, remote }
     }
 
-    /// The address that the peer dialled.
-    pub fn local(&self) -> io::Result<SocketAddr> {
-        self.tcp().local_addr()
-    }
-
-    pub fn remote(&self) -> io::Result<SocketAddr> {
-        self.tcp().peer_addr()
-    }
-
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => stream.get_ref().0,
-        }
+    pub fn tls(stream: TlsStream<TcpStream>, local: SocketAddr, remote: SocketAddr) -> Stream {
+        Stream { io: Io::Tls(Box::new(stream)), local, remote }
     }
 }
 
 macro_rules! delegate {
     ($self:ident, $method:ident($($argument:expr),*)) => {
-        match $self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
+        match &mut $self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Io::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
         }
     };
 }
@@ -92,9 +75,9 @@ impl AsyncWrite for Stream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
+        match &self.io {
+            Io::Plain(stream) => stream.is_write_vectored(),
+            Io::Tls(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use redstart_engine::BODY_BYTES_CEILING;
-use redstart_server::{ByteBudget, Resources};
+use redstart_server::{
+    ByteBudget, Resources,
+    tls::{self, Mode, Tls},
+};
 use redstart_wire::remoting::{Command, code, decode, encode};
 use remoting_support::{Broker, Client, PATIENCE, messages, request};
 use tokio::{
@@ -183,7 +186,9 @@ impl ServerCertVerifier for TrustAll {
 /// As 4.x clients with `tls.enable`: no ALPN, any certificate.
 #[tokio::test]
 async fn the_same_port_speaks_tls_when_the_first_byte_says_so() {
-    let broker = Broker::start().await;
+    let dir = tempfile::TempDir::new().unwrap();
+    let tls = Tls::open(&tls::Config::default(), dir.path()).unwrap().on_port(Mode::Permissive);
+    let broker = Broker::start_with(|config, _| config.transport.tls = tls).await;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
+use redstart_server::tls;
 use tracing_subscriber::filter::Targets;
 
 /// A type of values.
@@ -49,6 +50,12 @@ pub const PATH: Kind<PathBuf> = Kind {
 
 pub const OPTIONAL_PATH: Kind<Option<PathBuf>> =
     Kind { accepted: "the path of a file", notation: Notation::Text, read: optional_path };
+
+pub const TLS_MODE: Kind<tls::Mode> = Kind {
+    accepted: "off, permissive or enforcing",
+    notation: Notation::Text,
+    read: |text| text.parse().ok(),
+};
 
 pub const ADDRESS: Kind<IpAddr> = Kind {
     accepted: "an IP address, such as 127.0.0.1, or 0.0.0.0 for all of the machine",

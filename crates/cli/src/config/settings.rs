@@ -3,6 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use redstart_engine::ConsumeFrom;
+use redstart_server::tls;
 
 use super::{
     alias::{Alias, Unit},
@@ -94,7 +95,7 @@ settings! {
     namesrv_port: u16 = "9876", kind::PORT;
     /// Port of the broker (Remoting); clients older than 4.5.1 also use the port two below it.
     broker_port: u16 = "10911", kind::PORT, "listenPort" as Same;
-    /// Port for 5.x clients (gRPC), plaintext and TLS.
+    /// Port for 5.x clients (gRPC).
     grpc_port: u16 = "8081", kind::PORT, "grpcServerPort" as Same;
     /// Port for metrics and health checks (HTTP).
     http_port: u16 = "8080", kind::PORT;
@@ -108,6 +109,13 @@ settings! {
     tls_cert: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsCertPath" as Same;
     /// Private key (PEM) of `tls_cert`.
     tls_key: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsKeyPath" as Same;
+    /// TLS on the name service's and the broker's port: off, permissive (plaintext and TLS, by the first byte) or enforcing (TLS
+    /// alone).
+    remoting_tls: tls::Mode = "permissive", kind::TLS_MODE, "tls.server.mode" as Same;
+    /// TLS on the gRPC port: off, permissive or enforcing.
+    grpc_tls: tls::Mode = "permissive", kind::TLS_MODE;
+    /// TLS on the HTTP port: off, permissive or enforcing.
+    http_tls: tls::Mode = "off", kind::TLS_MODE;
     /// Acknowledge a message after it is durable (sync) or after it is written (async).
     flush: FlushMode = "sync", kind::FLUSH, "flushDiskType" as FlushType;
     /// How often written messages are made durable when `flush` is async.

@@ -4,7 +4,6 @@
 //! not admitted cannot reach a handler.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -120,8 +119,7 @@ impl Service {
 
     fn identify(&self, head: &Head) -> Result<Identity, Refusal> {
         let Head { headers, peer } = head;
-        // Without an address no rule that is for some addresses fits.
-        let source = peer.remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let source = peer.remote.ip();
         let access = &self.config.resources.access;
         if !access.is_on() {
             return Ok(access.authenticate_call(None, None, source)?);

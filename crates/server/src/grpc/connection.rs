@@ -18,10 +18,9 @@ use tokio::{
     net::TcpStream,
     sync::Semaphore,
 };
-use tokio_rustls::TlsAcceptor;
 
 use super::{frame_rate::FrameRateGuard, unflushed::UnflushedAnswers};
-use crate::{byte_budget::Account, stream::Stream};
+use crate::{byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
 
 /// The first bytes of every HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,8 +40,8 @@ pub(super) struct Connection {
 /// What the calls of a connection know of it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub local: Option<SocketAddr>,
-    pub remote: Option<SocketAddr>,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
     /// Permits for answers that carry message bodies.
     pub answers: Semaphore,
     /// Bytes of its requests and answers.
@@ -57,16 +56,16 @@ pub(super) struct Peer {
     pub unflushed: UnflushedAnswers,
 }
 
-/// Does the handshakes. The first byte tells plaintext from TLS; a peer that does not send the HTTP/2 preface is refused.
+/// Does the handshakes. A peer that does not send the HTTP/2 preface is refused.
 pub(super) async fn open(
     stream: TcpStream,
-    tls: TlsAcceptor,
+    transport: &Transport,
     account: Arc<Account>,
 ) -> io::Result<Connection> {
-    let mut stream = Stream::open(stream, tls).await?;
+    let mut stream = transport.open(stream, Protocol::Grpc).await?;
     let peer = Arc::new(Peer {
-        local: stream.local().ok(),
-        remote: stream.remote().ok(),
+        local: stream.local,
+        remote: stream.remote,
         answers: Semaphore::new(ANSWERS_MAX),
         account,
         written: AtomicU64::new(0),
@@ -103,7 +102,7 @@ impl AsyncRead for Connection {
         if let Poll::Ready(Ok(())) = &read
             && let Err(too_many) = this.frame_rate.read(&buf.filled()[before..], Instant::now)
         {
-            tracing::debug!(remote = ?this.peer.remote, "{too_many}");
+            tracing::debug!(remote = %this.peer.remote, "{too_many}");
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, too_many)));
         }
         read

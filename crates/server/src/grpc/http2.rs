@@ -11,7 +11,6 @@ use std::{
 use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
 use h2::{Ping, PingPong, server};
 use tokio::{net::TcpStream, sync::watch};
-use tokio_rustls::TlsAcceptor;
 
 use super::{
     Limits,
@@ -42,13 +41,13 @@ enum Event {
 /// Does the handshakes, and serves the connection until its peer leaves, or the server stops and the calls under way have ended.
 pub(super) async fn serve(
     stream: TcpStream,
-    tls: TlsAcceptor,
     service: Arc<Service>,
     activity: Arc<Activity>,
     account: Arc<Account>,
 ) {
     let limits = &service.config.limits;
-    let opening = tokio::time::timeout(limits.handshake_timeout, open(stream, tls, account));
+    let opening =
+        tokio::time::timeout(limits.handshake_timeout, open(stream, &service.config.transport, account));
     let mut stopped = service.stopped.clone();
     let opened = tokio::select! {
         opened = opening => opened,

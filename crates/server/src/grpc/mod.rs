@@ -52,7 +52,7 @@ use crate::{
     listen::{self, Port, PortLimits},
     shard::ShardHandle,
     stall_detector::STUCK_MAX,
-    tls::{self, CertificateFiles, TlsError},
+    transport::Transport,
 };
 use clients::Clients;
 use commands::PendingCommands;
@@ -81,8 +81,8 @@ pub struct Config {
     pub auto_create_groups: bool,
     /// Address that routes carry instead of the one the client dialled.
     pub advertise: Option<String>,
-    /// The operator's certificate; without one, a self-signed one is made.
-    pub certificate: Option<CertificateFiles>,
+    /// How connections begin.
+    pub transport: Transport,
     pub limits: Limits,
     /// Byte budget and connection limits that all ports share.
     pub resources: Resources,
@@ -135,8 +135,6 @@ pub trait PullConsumers: Send + Sync + std::fmt::Debug {
 pub enum StartError {
     #[error("cannot listen for gRPC on {address}: {source}")]
     Listen { address: SocketAddr, source: IoError },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     #[error("cannot read or create the key that signs receipt handles: {0}")]
     Key(IoError),
 }
@@ -144,7 +142,6 @@ pub enum StartError {
 /// A listening front end.
 pub struct Grpc {
     listener: TcpListener,
-    tls: tokio_rustls::TlsAcceptor,
     service: Service,
     checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
     stopping: watch::Sender<bool>,
@@ -158,7 +155,7 @@ impl std::fmt::Debug for Grpc {
 }
 
 impl Grpc {
-    /// Listens; keys and the self-signed certificate are kept in `data_dir`.
+    /// Listens; the key that signs handles is kept in `data_dir`.
     pub async fn bind(
         config: Config,
         shard: ShardHandle,
@@ -168,7 +165,6 @@ impl Grpc {
         let address = config.listen;
         let listener =
             TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
-        let tls = tls::acceptor(config.certificate.as_ref(), data_dir)?;
         let signer = Signer::open(data_dir).map_err(StartError::Key)?;
         let clients = Arc::new(Clients::default());
         let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
@@ -187,7 +183,7 @@ impl Grpc {
             signer: Arc::new(signer),
             pull_consumers: Arc::default(),
         };
-        Ok(Grpc { listener, tls, service, checks, stopping, port })
+        Ok(Grpc { listener, service, checks, stopping, port })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -215,7 +211,7 @@ impl Grpc {
 
     /// Serves until `stop`; then closes the connections gracefully and ends when their calls have ended.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
-        let Grpc { listener, tls, service, checks, stopping, port } = self;
+        let Grpc { listener, service, checks, stopping, port } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
         // Dropping this closes the connections that are still open.
@@ -223,7 +219,7 @@ impl Grpc {
             let service = service.clone();
             listen::accept(listener, &port, stop, move |stream, activity| {
                 let account = service.config.resources.bytes.account(CONNECTION_BYTES_MAX);
-                http2::serve(stream, tls.clone(), service.clone(), activity, account)
+                http2::serve(stream, service.clone(), activity, account)
             })
             .await
         };

@@ -99,7 +99,7 @@ impl Service {
                 bounded(dialled)?
             }
             (None, _) => {
-                let local = peer.local.unwrap_or(self.config.listen);
+                let local = peer.local;
                 endpoints(&local.ip().to_string(), i32::from(local.port()))
             }
         };

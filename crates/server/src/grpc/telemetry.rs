@@ -63,7 +63,7 @@ impl Service {
         mut incoming: Incoming,
     ) -> Answers<TelemetryCommand> {
         let (outgoing, commands) = CommandStream::new(caller.peer.account.clone());
-        let (service, client, remote) = (self.clone(), caller.client.to_owned(), caller.peer.remote);
+        let (service, client, remote) = (self.clone(), caller.client.to_owned(), Some(caller.peer.remote));
         tokio::spawn(async move {
             let mut stopped = service.stopped.clone();
             tokio::select! {

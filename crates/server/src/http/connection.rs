@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     future::Future as _,
     io,
-    net::{IpAddr, Ipv4Addr},
     pin::Pin,
     sync::{
         Arc,
@@ -24,7 +23,7 @@ use tokio::{
 };
 
 use super::{Limits, Router};
-use crate::{access::Access, listen::Activity};
+use crate::{access::Access, listen::Activity, stream::Stream, tls::Protocol, transport::Transport};
 
 /// How long an answer may take that is being written when the broker stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
@@ -33,26 +32,45 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Served {
     pub router: Arc<Router>,
     pub access: Access,
-    pub limits: Arc<Limits>,
+    pub limits: Limits,
+    pub transport: Transport,
 }
 
 /// Serves one connection.
 pub(super) async fn serve(
     stream: TcpStream,
-    Served { router, access, limits }: Served,
+    served: Arc<Served>,
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let body_bytes_max = limits.body_bytes_max;
-    // Without an address no rule that is for some addresses fits.
-    let source = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let opening = served.transport.open(stream, Protocol::Http);
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(served.limits.idle_timeout, opening) => opened,
+        _ = stopped.changed() => return,
+    };
+    match opened {
+        Ok(Ok(stream)) => serve_open(stream, served, activity, stopped).await,
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection did not open"),
+        Err(_) => tracing::debug!("an HTTP connection did not open in time"),
+    }
+}
+
+async fn serve_open(
+    stream: Stream,
+    served: Arc<Served>,
+    activity: Arc<Activity>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let source = stream.remote.ip();
+    let limits = served.limits.clone();
     let request = Arc::new(RequestState { activity, answering: AtomicBool::new(false) });
     let state = request.clone();
     let service = service_fn(move |request| {
-        let (router, access, state) = (router.clone(), access.clone(), state.clone());
+        let (served, state) = (served.clone(), state.clone());
         async move {
             state.begin();
-            let answer = router.answer(request, &access, source, body_bytes_max).await;
+            let answer =
+                served.router.answer(request, &served.access, source, served.limits.body_bytes_max).await;
             state.answering.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         }
@@ -101,7 +119,7 @@ impl RequestState {
 
 /// A stream with a timeout for writes: a write fails when the peer reads nothing for that long.
 struct TimedStream {
-    stream: TcpStream,
+    stream: Stream,
     timeout: Duration,
     /// Runs while nothing can be written.
     blocked: Option<Pin<Box<Sleep>>>,

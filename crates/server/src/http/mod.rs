@@ -16,6 +16,7 @@ use crate::{
     Access, Resources,
     listen::{self, Port, PortLimits},
     statistics::LiveCount,
+    transport::Transport,
 };
 
 pub use health::{Health, Stage};
@@ -27,6 +28,8 @@ pub use router::{Answer, Answering, Part, Request, Right, Router};
 pub struct Config {
     pub listen: SocketAddr,
     pub limits: Limits,
+    /// How connections begin.
+    pub transport: Transport,
     /// Limits that it shares with the other ports.
     pub resources: Resources,
 }
@@ -72,6 +75,7 @@ pub struct StartError {
 pub struct Http {
     listener: TcpListener,
     limits: Limits,
+    transport: Transport,
     router: Arc<Router>,
     port: Port,
     access: Access,
@@ -84,8 +88,8 @@ impl Http {
         let connections_max = config.limits.connections_max;
         let limits = PortLimits { connections_max, silent_max: connections_max };
         let port = config.resources.connections.port("HTTP", limits);
-        let access = config.resources.access;
-        Ok(Http { listener, limits: config.limits, router: Arc::new(router), port, access })
+        let Config { limits, transport, resources: Resources { access, .. }, .. } = config;
+        Ok(Http { listener, limits, transport, router: Arc::new(router), port, access })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -99,15 +103,13 @@ impl Http {
 
     /// Serves until `stopped` says so.
     pub async fn serve(self, stopped: watch::Receiver<bool>) {
-        let Http { listener, limits, router, port, access } = self;
-        let limits = Arc::new(limits);
+        let Http { listener, limits, transport, router, port, access } = self;
+        let served = Arc::new(connection::Served { router, access, limits, transport });
         let mut stop = stopped.clone();
         // The sender is dropped only when the process ends.
         let stop = async move { drop(stop.wait_for(|stopped| *stopped).await) };
         let mut open = listen::accept(listener, &port, stop, move |stream, activity| {
-            let served =
-                connection::Served { router: router.clone(), access: access.clone(), limits: limits.clone() };
-            connection::serve(stream, served, activity, stopped.clone())
+            connection::serve(stream, served.clone(), activity, stopped.clone())
         })
         .await;
         while open.join_next().await.is_some() {}

@@ -67,7 +67,7 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let (pushed, pushes) = mpsc::channel(PUSHED_MAX);
     let account = context.config.resources.bytes.account(BYTES_MAX);
-    let peer = Arc::new(Peer::new(stream.remote()?, stream.local()?, pushed, account));
+    let peer = Arc::new(Peer::new(stream.remote, stream.local, pushed, account));
     let connected = ConnectedPeer { context: context.clone(), peer: peer.clone() };
     let mut connection = Connection::new(context, peer, activity);
     let result = connection.run(stream, pushes, stopped).await;

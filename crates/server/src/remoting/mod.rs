@@ -56,15 +56,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
 };
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
     Resources,
     handover::GiveBackQueue,
     listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
-    stream::Stream,
-    tls::{self, CertificateFiles, TlsError},
+    tls::Protocol,
+    transport::Transport,
 };
 use admin::{Resets, Settings};
 use members::Members;
@@ -108,8 +107,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address to put into routes instead of the one the client dialled. The port is used by gRPC only.
     pub advertise: Option<String>,
-    /// The operator's certificate; without it the self-signed one in the data directory.
-    pub certificate: Option<CertificateFiles>,
+    /// How connections begin, on both ports.
+    pub transport: Transport,
     /// Create an unknown consumer group when it first consumes.
     pub auto_create_groups: bool,
     /// Create an unknown topic when it is first sent to.
@@ -141,8 +140,6 @@ impl Config {
 pub enum StartError {
     #[error("cannot listen for {what} on {address}: {source}")]
     Listen { what: &'static str, address: SocketAddr, source: IoError },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     #[error("cannot read the name service's values: {0}")]
     Names(IoError),
     #[error("cannot read the settings: {0}")]
@@ -194,20 +191,11 @@ pub struct Remoting {
     names: TcpListener,
     broker: TcpListener,
     vip: Option<TcpListener>,
-    tls: Tls,
     context: Arc<Context>,
 }
 
-struct Tls(TlsAcceptor);
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
-    }
-}
-
 impl Remoting {
-    /// Listens; the certificate and the name service's values are kept in `data_dir`.
+    /// Listens; the name service's values are kept in `data_dir`.
     pub async fn bind(config: Config, shard: ShardHandle, data_dir: &Path) -> Result<Remoting, StartError> {
         let names = bind("the name service", config.namesrv).await?;
         let broker = bind("the broker", config.listen).await?;
@@ -218,7 +206,6 @@ impl Remoting {
             source,
         })?;
         let vip = vip(at).await;
-        let tls = Tls(tls::acceptor(config.certificate.as_ref(), data_dir)?);
         let context = Context {
             give_back_queue: GiveBackQueue::new(shard.clone()),
             shard,
@@ -242,7 +229,7 @@ impl Remoting {
         let context = Arc::new(context);
         Context::restore_settings(&context).await?;
         context.config.resources.access.load(&context.shard).await?;
-        Ok(Remoting { names, broker, vip, tls, context })
+        Ok(Remoting { names, broker, vip, context })
     }
 
     /// Where the name service and the broker listen.
@@ -279,7 +266,7 @@ impl Remoting {
 
     /// Serves until `stopped` turns true, and then until requests under way are answered, for a few seconds at most.
     pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
-        let Remoting { names, broker, vip, tls: Tls(tls), context } = self;
+        let Remoting { names, broker, vip, context } = self;
         let (names_port, broker_port) = (&context.names_port, &context.broker_port);
         let listeners =
             [Some((names, names_port)), Some((broker, broker_port)), vip.map(|vip| (vip, broker_port))];
@@ -287,8 +274,7 @@ impl Remoting {
             .into_iter()
             .flatten()
             .map(|(listener, port)| {
-                let (tls, context, port) = (tls.clone(), context.clone(), port.clone());
-                tokio::spawn(accept(listener, tls, context, port, stopped.clone()))
+                tokio::spawn(accept(listener, context.clone(), port.clone(), stopped.clone()))
             })
             .collect();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -326,21 +312,15 @@ impl Context {
 }
 
 /// Serves the connections of a listener until `stopped`.
-async fn accept(
-    listener: TcpListener,
-    tls: TlsAcceptor,
-    context: Arc<Context>,
-    port: Port,
-    stopped: watch::Receiver<bool>,
-) {
+async fn accept(listener: TcpListener, context: Arc<Context>, port: Port, stopped: watch::Receiver<bool>) {
     let until = |mut stopped: watch::Receiver<bool>| async move {
         // The sender outlives the connections.
         drop(stopped.wait_for(|stopped| *stopped).await);
     };
     let mut open = listen::accept(listener, &port, until(stopped.clone()), move |stream, activity| {
-        let (tls, context, stopped) = (tls.clone(), context.clone(), stopped.clone());
+        let (context, stopped) = (context.clone(), stopped.clone());
         async move {
-            if let Err(error) = serve(stream, tls, context, activity, stopped).await {
+            if let Err(error) = serve(stream, context, activity, stopped).await {
                 tracing::debug!(%error, "a Remoting connection ended");
             }
         }
@@ -351,13 +331,13 @@ async fn accept(
 
 async fn serve(
     stream: TcpStream,
-    tls: TlsAcceptor,
     context: Arc<Context>,
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
+    let opening = context.config.transport.open(stream, Protocol::Remoting);
     let stream = tokio::select! {
-        opened = tokio::time::timeout(FIRST_BYTE_MAX, Stream::open(stream, tls)) => opened??,
+        opened = tokio::time::timeout(FIRST_BYTE_MAX, opening) => opened??,
         // The sender outlives the connections.
         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
     };

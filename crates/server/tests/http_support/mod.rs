@@ -7,7 +7,7 @@ pub mod exposition;
 use std::{net::SocketAddr, time::Duration};
 
 use redstart_server::{
-    Resources,
+    Resources, Transport,
     http::{Config, Health, Http, Limits, Metrics, Router, Sources, Stage},
     statistics::LiveCount,
 };
@@ -51,8 +51,8 @@ impl Pages {
         let metrics = Metrics::fresh_after("DefaultCluster", "broker-a", Duration::ZERO);
         let router =
             Router::default().with(health.live_page()).with(health.ready_page()).with(metrics.page());
-        let config =
-            Config { listen: "127.0.0.1:0".parse().unwrap(), limits, resources: Resources::default() };
+        let (transport, resources) = (Transport::default(), Resources::default());
+        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), limits, transport, resources };
         let http = Http::bind(config, router).await.unwrap();
         let (address, connections) = (http.address().unwrap(), http.connections());
         let (stop, stopped) = watch::channel(false);

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources,
+    Resources, Transport,
     remoting::{Config, Monitor, OtherProtocolClients, Remoting, default_delay_levels},
     sealing_keys::{self, Keyring},
     shard::{self, Shard},
@@ -46,7 +46,7 @@ pub fn config() -> Config {
         namesrv: any,
         listen: any,
         advertise: None,
-        certificate: None,
+        transport: Transport::default(),
         auto_create_groups: true,
         auto_create_topics: false,
         delay_levels: default_delay_levels(),

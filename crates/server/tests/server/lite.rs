@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use redstart_engine::{GroupConfig, GroupName, MessageType, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources,
+    Resources, Transport,
     grpc::{self, Grpc},
     shard::{self, Shard},
 };
@@ -46,7 +46,7 @@ impl Broker {
             broker: "broker-a".to_owned(),
             auto_create_groups: true,
             advertise: None,
-            certificate: None,
+            transport: Transport::default(),
             limits: grpc::Limits::default(),
             resources: Resources::default(),
         };

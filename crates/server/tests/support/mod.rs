@@ -14,7 +14,7 @@ pub use engine::engine;
 use redstart_engine::{GroupConfig, GroupName, MessageType, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources,
+    Resources, Transport,
     grpc::{self, Commands, Grpc},
     shard::{self, Shard, ShardHandle},
 };
@@ -47,7 +47,7 @@ pub fn config() -> grpc::Config {
         broker: "broker-a".to_owned(),
         auto_create_groups: true,
         advertise: None,
-        certificate: None,
+        transport: Transport::default(),
         limits: grpc::Limits::default(),
         resources: Resources::default(),
     }

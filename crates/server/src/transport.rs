@@ -1,0 +1,107 @@
+//! How a connection begins, before its protocol: plaintext or TLS.
+
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use crate::{
+    stream::Stream,
+    throttle::Throttle,
+    tls::{PortTls, Protocol},
+};
+
+/// First byte of a TLS handshake record. HTTP/1 and HTTP/2 begin with a letter, a Remoting frame with a length that would be far
+/// over the limit if it began with this.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// For the last words to a peer that is refused.
+const REFUSE_TIME_MAX: Duration = Duration::from_millis(500);
+/// Bytes of such a peer that are read before the connection is closed.
+const REFUSE_BYTES_MAX: usize = 64 << 10;
+
+static PLAINTEXT: Throttle = Throttle::new();
+
+/// How the connections of a port begin. By default in plaintext.
+#[derive(Debug, Clone, Default)]
+pub struct Transport {
+    pub tls: PortTls,
+}
+
+/// A connection was closed before its protocol began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the peer does not speak TLS, which the port requires")]
+    Plaintext,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, refused)
+    }
+}
+
+impl Transport {
+    /// Does what comes before the protocol's own bytes. The caller limits the time.
+    pub(crate) async fn open(&self, stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
+        stream.set_nodelay(true)?;
+        let (local, remote) = (stream.local_addr()?, stream.peer_addr()?);
+        let tls = match &self.tls {
+            PortTls::Off => return Ok(Stream::plain(stream, local, remote)),
+            PortTls::Permissive(tls) | PortTls::Enforcing(tls) => tls,
+        };
+        if begins_tls(&stream).await? {
+            let accepted = tls.acceptor(protocol).accept(stream).await?;
+            return Ok(Stream::tls(accepted, local, remote));
+        }
+        if let PortTls::Enforcing(_) = &self.tls {
+            log_plaintext(protocol, remote);
+            refuse(stream, protocol).await;
+            return Err(Refused::Plaintext.into());
+        }
+        Ok(Stream::plain(stream, local, remote))
+    }
+}
+
+/// Looks at the first byte without consuming it.
+async fn begins_tls(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    match stream.peek(&mut first).await? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Ok(first[0] == TLS_HANDSHAKE),
+    }
+}
+
+fn log_plaintext(protocol: Protocol, remote: SocketAddr) {
+    if let Some(repeated) = PLAINTEXT.permit() {
+        let port = protocol.name();
+        tracing::warn!(port, %remote, repeated, "refused a plaintext connection: the port takes TLS only");
+    }
+}
+
+/// Closes a plaintext connection so that its peer sees an end and not a reset, which it would if bytes of it were left unread. An
+/// HTTP client is told why; the other protocols have no answer that comes before a request.
+async fn refuse(mut stream: TcpStream, protocol: Protocol) {
+    let end = async {
+        let mut unread = [0; 4 << 10];
+        let mut read = 0;
+        while read < REFUSE_BYTES_MAX {
+            match stream.try_read(&mut unread) {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => read += bytes,
+            }
+        }
+        if protocol == Protocol::Http {
+            stream.write_all(HTTPS_ONLY).await?;
+        }
+        stream.shutdown().await
+    };
+    // The peer may be gone already, which is as good.
+    drop(tokio::time::timeout(REFUSE_TIME_MAX, end).await);
+}
+
+const HTTPS_ONLY: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\
+    Connection: close\r\n\r\nthis port takes HTTPS alone.\n";

@@ -1,5 +1,6 @@
 //! How the connections of each port begin, from the settings.
 
+use redstart_log::create_dir_durably;
 use redstart_server::{
     Transport,
     tls::{self, CertificateFiles, Mode, PortTls, Tls},
@@ -21,7 +22,7 @@ impl Transports {
             return Ok(Transports { tls: None });
         }
         let dir = &config.data_dir;
-        std::fs::create_dir_all(dir).map_err(|error| startup::directory(&error, dir))?;
+        create_dir_durably(dir).map_err(|error| startup::directory(&error, dir))?;
         let tls = Tls::open(&tls_config(config), dir).map_err(|error| startup::tls(&error, config))?;
         Ok(Transports { tls: Some(tls) })
     }

@@ -55,8 +55,8 @@ impl FsStorage {
     }
 }
 
-/// Creates a directory so that it is still there after a power cut.
-fn create_dir_durably(dir: &Path) -> io::Result<()> {
+/// Creates a directory, with its parents, so that it is still there after a power cut. Only the owner of the process may enter it.
+pub fn create_dir_durably(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }

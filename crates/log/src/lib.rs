@@ -35,7 +35,7 @@ mod types;
 
 pub use disk::{DiskLog, Spare};
 pub use error::{Error, ReadError};
-pub use fs::FsStorage;
+pub use fs::{FsStorage, create_dir_durably};
 pub use memory::MemoryLog;
 pub use options::Options;
 #[cfg(feature = "sim")]

@@ -13,7 +13,11 @@ mod log;
 mod mqadmin;
 mod pages;
 mod remoting_stop;
+mod secrets;
 mod serve;
 mod startup;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
+#[path = "../tls_support/mod.rs"]
+mod tls_support;

@@ -12,7 +12,7 @@ use redstart_server::{Access, remoting::SERVED};
 use redstart_wire::remoting::{Command, code};
 
 use crate::access_support::{CLUSTER, grant, secret, user};
-use crate::remoting_support::{Broker, Client, consumer, create_topic, json, producer, request};
+use crate::remoting_support::{self, Broker, Client, consumer, create_topic, json, producer, request};
 
 struct Guarded {
     broker: Broker,

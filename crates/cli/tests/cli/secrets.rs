@@ -1,9 +1,5 @@
 //! Secrets of users are sealed where they are stored, and shown nowhere.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -11,8 +7,9 @@ use std::{
     process::{Command, Output},
 };
 
-use support::{Running, output, serve};
 use tempfile::TempDir;
+
+use crate::support::{Running, output, serve};
 
 const ADMIN_SECRET: &str = "secret-of-the-administrator";
 const APP_SECRET: &str = "secret-of-the-application";

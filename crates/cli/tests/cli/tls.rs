@@ -1,13 +1,9 @@
 //! TLS on every port of a running broker, as clients and operators see it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-mod tls_support;
-
 use std::{io::Read, net::TcpStream, process::Command};
 
-use tls_support::{Authority, Broker, CLUSTER_INFO, ask, connect, get, tool};
+use crate::support;
+use crate::tls_support::{Authority, Broker, CLUSTER_INFO, ask, connect, get, tool};
 
 #[test]
 fn each_port_has_a_mode_of_its_own() {

@@ -20,6 +20,7 @@ pub mod attempts;
 pub mod audit;
 pub mod date;
 mod policy;
+pub mod repeats;
 mod resource;
 mod rights;
 pub mod seal;

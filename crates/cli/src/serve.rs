@@ -12,7 +12,7 @@ use anyhow::Context;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Access, ByteBudget, Resources,
+    Access, AuditLog, ByteBudget, Resources,
     grpc::{self, Grpc},
     http::Sources,
     listen::{Connections, FileLimits},
@@ -29,7 +29,7 @@ use crate::{
     administrator,
     banner::Banner,
     blocking::block_on,
-    config::{self, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
+    config::{self, AuditTarget, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
     exposure, logging,
     pages::Pages,
     secrets, startup,
@@ -66,15 +66,28 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let shard = open(config, files, checks)?;
     secrets::check_data_dir(&config.data_dir);
     block_on(&runtime, secrets::unlock(config, &resources.access, &shard))?;
+    let audit = audit_log(config)?;
+    resources.access.install_audit(audit.clone());
     if config.auth {
         block_on(&runtime, administrator::ensure(config, &resources.access, &shard))?;
     }
     block_on(&runtime, serve(config, &resources, &transports, &shard, asked, pages, started))?;
     runtime.shutdown_timeout(GRACE);
+    audit.close();
     let stopping = Instant::now();
     shard.stop().context("the shard failed; restart the broker to recover")?;
     tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Without users there is nobody to write of.
+fn audit_log(config: &Config) -> anyhow::Result<AuditLog> {
+    let file = match &config.audit_log {
+        AuditTarget::DataDir if config.auth => config.data_dir.join("audit.log"),
+        AuditTarget::File(file) if config.auth => file.clone(),
+        _ => return Ok(AuditLog::default()),
+    };
+    AuditLog::open(&file).with_context(|| format!("cannot write the audit log {}", file.display()))
 }
 
 /// Logs the settings that differ from their defaults.

@@ -2,6 +2,7 @@
 //! that translate the clients' protocols for it.
 
 mod access;
+mod audit;
 mod byte_budget;
 mod drain;
 mod durable_file;
@@ -22,6 +23,7 @@ pub mod tls;
 mod transport;
 
 pub use access::{Access, MakeUserError, SealError, SealStoredError};
+pub use audit::AuditLog;
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use resources::Resources;
 pub use transport::Transport;

@@ -35,6 +35,14 @@ pub enum LogFormat {
     Json,
 }
 
+/// Where the audit log is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditTarget {
+    Off,
+    DataDir,
+    File(PathBuf),
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -198,6 +206,17 @@ pub const LOG_FORMAT: Kind<LogFormat> = Kind {
         "text" => Some(LogFormat::Text),
         "json" => Some(LogFormat::Json),
         _ => None,
+    },
+};
+
+pub const AUDIT: Kind<AuditTarget> = Kind {
+    accepted: "on, off or the path of a file",
+    notation: Notation::Text,
+    read: |text| match text {
+        "" => None,
+        "on" => Some(AuditTarget::DataDir),
+        "off" => Some(AuditTarget::Off),
+        path => Some(AuditTarget::File(path.into())),
     },
 };
 

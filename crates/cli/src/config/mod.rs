@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub use environment::{ADMIN_SECRET_VARIABLE, SECRETS_KEY_VARIABLE};
 pub use error::Error;
 pub use flags::Flags;
-pub use kind::{FlushMode, LogFormat};
+pub use kind::{AuditTarget, FlushMode, LogFormat};
 pub use settings::{Config, SETTINGS, Setting};
 pub use show::{Arguments, run};
 pub use values::{Source, Values};

@@ -7,7 +7,7 @@ use redstart_server::tls;
 
 use super::{
     alias::{Alias, Unit},
-    kind::{self, FlushMode, Kind, LogFormat, Notation},
+    kind::{self, AuditTarget, FlushMode, Kind, LogFormat, Notation},
     values::Values,
 };
 
@@ -162,6 +162,8 @@ settings! {
     /// File with the keys that seal the secrets of users, one base64 of 32 bytes to a line, the current one first; without one they are in
     /// the variable `REDSTART_SECRETS_KEY`, or in `secrets.key` in the data directory, which the first start makes.
     secrets_key_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
+    /// With `auth`, write administrative changes and denials to `audit.log` in the data directory, or to another file; 8 files of 16 MiB are kept.
+    audit_log: AuditTarget = "on", kind::AUDIT;
     /// Refuse messages of 4.x clients that do not have the type of their topic, as for 5.x clients.
     remoting_check_types: bool = "false", kind::BOOL;
     /// Delays of the delay levels of 4.x clients.

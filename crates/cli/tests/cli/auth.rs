@@ -103,6 +103,19 @@ fn the_first_start_makes_an_administrator_and_shows_its_secret_once() {
     assert_eq!(page(&url, "/metrics", Some("admin:wrong")), "HTTP/1.1 401 Unauthorized");
     assert_eq!(page(&url, "/metrics", Some(&admin)), "HTTP/1.1 200 OK");
     assert_eq!(page(&url, "/healthz", None), "HTTP/1.1 200 OK", "a health check has no user");
+    // Written by a thread of its own.
+    let audit = || fs::read_to_string(data.path().join("audit.log")).unwrap();
+    let started = std::time::Instant::now();
+    while audit().lines().count() < 5 && started.elapsed() < std::time::Duration::from_secs(20) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let audit = audit();
+    for part in
+        ["UPDATE_AND_CREATE_TOPIC", "Topic:orders", "\"http\"", "/metrics", "\"done\"", "\"unauthenticated\""]
+    {
+        assert!(audit.contains(part), "{part:?} is missing in: {audit}");
+    }
+    assert!(!audit.contains(&secret), "{audit}");
     drop(broker);
     let again = Broker::start(data.path(), &[]);
     assert_eq!(again.secret(), None, "it is not shown again");
@@ -134,10 +147,11 @@ fn the_administrators_secret_comes_from_a_file_and_mqadmin_finds_its_own_in_tool
 fn the_administrators_secret_comes_from_a_variable() {
     let data = TempDir::new().unwrap();
     let given = [("REDSTART_ADMIN_SECRET", "secret-of-a-variable")];
-    let broker = Broker::start_with(data.path(), &["--listen", "0.0.0.0"], &given);
+    let broker = Broker::start_with(data.path(), &["--listen", "0.0.0.0", "--audit-log", "off"], &given);
     assert_eq!(broker.secret(), None, "it is known already");
     let port = broker.at("mqadmin (Remoting)").rsplit(':').next().unwrap().to_owned();
     let words = ["topic", "create", "orders", "--namesrv", &format!("127.0.0.1:{port}")];
     let made = broker.run(&words, Some(("admin", "secret-of-a-variable")));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(!data.path().join("audit.log").exists(), "it is off");
 }

@@ -14,7 +14,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -40,7 +40,10 @@ pub(crate) use stored_user::StoredUser;
 
 use secrets::Secrets;
 
-use crate::shard::{Clock, SystemClock};
+use crate::{
+    audit::{AuditLog, Entry},
+    shard::{Clock, SystemClock},
+};
 
 /// Users and their rights, or that nobody is asked for any. Clones are one.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +74,8 @@ struct Guard {
     /// Stands for a user who does not exist, so that the answer takes as long.
     nobody: User,
     began: Instant,
+    /// Opened after the data directory, in which it may be.
+    audit: OnceLock<AuditLog>,
 }
 
 #[derive(Debug, Default)]
@@ -146,12 +151,27 @@ impl Access {
             wary: AtomicBool::new(false),
             nobody: User::nobody(),
             began: Instant::now(),
+            audit: OnceLock::new(),
         };
         Access { guard: Some(Arc::new(guard)), store: Arc::default() }
     }
 
     pub fn is_on(&self) -> bool {
         self.guard.is_some()
+    }
+
+    /// Gives the log of changes and denials. Only the first call counts, and none where nobody is asked who it is.
+    pub fn install_audit(&self, log: AuditLog) {
+        if let Some(guard) = &self.guard {
+            // An error gives the second log back.
+            drop(guard.audit.set(log));
+        }
+    }
+
+    pub(crate) fn record(&self, entry: Entry<'_>) {
+        if let Some(log) = self.guard.as_ref().and_then(|guard| guard.audit.get()) {
+            log.record(entry);
+        }
     }
 
     /// Finds out who signed a Remoting request.

@@ -69,6 +69,29 @@ impl<'a> Needs<'a> {
         self
     }
 
+    /// Whether only super users may do it.
+    pub fn is_for_super_users(&self) -> bool {
+        self.0.iter().any(|wanted| matches!(wanted, Wanted::Super))
+    }
+
+    /// Whether it is what administrators do: it needs a super user, or a right that does nothing but make, change or delete.
+    pub fn is_change(&self) -> bool {
+        let changes = |action| matches!(action, Action::Create | Action::Update | Action::Delete);
+        self.0.iter().any(|wanted| match wanted {
+            Wanted::Super => true,
+            Wanted::Right { actions, .. } => actions.iter().all(changes),
+        })
+    }
+
+    /// The resources that it needs rights on, as rules name them.
+    pub fn resources(&self) -> Vec<String> {
+        let resource = |wanted: &Wanted<'_>| match wanted {
+            Wanted::Right { kind, name, .. } => Some(Resource { kind: *kind, name }.to_string()),
+            Wanted::Super => None,
+        };
+        self.0.iter().filter_map(resource).collect()
+    }
+
     pub(super) fn list(&self) -> Vec<Need<'_>> {
         let need = |wanted| match wanted {
             &Wanted::Right { kind, ref name, actions } => {
@@ -112,6 +135,16 @@ mod tests {
             let shown: Vec<_> = needs.list().iter().map(ToString::to_string).collect();
             assert_eq!(shown, [expected]);
         }
+    }
+
+    #[test]
+    fn what_consumers_do_all_day_is_no_change() {
+        let offset = Actions::of(&[Action::Sub, Action::Update]);
+        assert!(!Needs::nothing().consume("t", "g", offset).is_change());
+        assert!(!Needs::nothing().topic("t", Action::Pub).is_change() && !Needs::nothing().is_change());
+        assert!(Needs::nothing().consume("t", "g", Action::Update).is_change());
+        assert!(Needs::nothing().topic("t", Action::Create).is_change() && Needs::super_user().is_change());
+        assert_eq!(Needs::nothing().consume("t", "g", Action::Sub).resources(), ["Topic:t", "Group:g"]);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use http::HeaderMap;
 use redstart_auth::signature::grpc::{AUTHORIZATION, DATE_TIME};
 use redstart_wire::v2;
 
-use super::{call::Head, connection::Peer, metadata, refusal::Refusal, rights::Needing, service::Service};
+use super::{
+    audit, call::Head, connection::Peer, metadata, refusal::Refusal, rights::Needing, service::Service,
+};
 use crate::access::{Identity, Needs};
 
 /// A request that its handler may serve, and the client that sent it.
@@ -88,20 +90,33 @@ impl Service {
         head: &'a Head,
         request: R,
     ) -> Result<Admitted<'a, R>, R::Answer> {
-        let admitted = self.identify(head).and_then(|identity| {
-            self.authorize(&identity, || request.needs())?;
-            self.caller(head, &identity)
-        });
-        match admitted {
+        let identity = match self.identify(head) {
+            Ok(identity) => identity,
+            Err(refusal) => {
+                audit::unauthenticated(self, head, audit::name_of::<R>(), &refusal);
+                return Err(request.refused(&refusal));
+            }
+        };
+        let allowed = self.authorize(&identity, || request.needs());
+        match allowed.and_then(|()| self.caller(head, &identity)) {
             Ok(caller) => Ok(Admitted { caller, request }),
-            Err(refusal) => Err(request.refused(&refusal)),
+            Err(refusal) => {
+                let by = (head.peer.remote, &identity);
+                audit::denied(self, by, audit::name_of::<R>(), || request.needs(), &refusal);
+                Err(request.refused(&refusal))
+            }
         }
     }
 
     /// Admits a stream, before the first of its requests has come. What its requests need is asked for with each of them.
     pub(super) fn admit_stream<'a>(&self, head: &'a Head) -> Result<(Caller<'a>, Identity), Refusal> {
-        let identity = self.identify(head)?;
-        Ok((self.caller(head, &identity)?, identity))
+        let identity = self
+            .identify(head)
+            .inspect_err(|refusal| audit::unauthenticated(self, head, audit::TELEMETRY, refusal))?;
+        let caller = self.caller(head, &identity).inspect_err(|refusal| {
+            audit::denied(self, (head.peer.remote, &identity), audit::TELEMETRY, Needs::nothing, refusal);
+        })?;
+        Ok((caller, identity))
     }
 
     /// Whether a caller may do what a request needs.

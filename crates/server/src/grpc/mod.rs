@@ -6,6 +6,7 @@
 mod ack;
 mod admission;
 mod answer;
+mod audit;
 mod call;
 mod clients;
 mod command_stream;

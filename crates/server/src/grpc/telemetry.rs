@@ -13,6 +13,7 @@ use tonic::Status;
 use super::{
     admission::Caller,
     answer::Part,
+    audit,
     clients::{ClientKind, ClientSettings, ClientSubscription, Polling, Unregistered},
     command_stream::{CommandStream, WeakCommandStream},
     convert::from_duration,
@@ -63,7 +64,7 @@ impl Service {
         mut incoming: Incoming,
     ) -> Answers<TelemetryCommand> {
         let (outgoing, commands) = CommandStream::new(caller.peer.account.clone());
-        let (service, client, remote) = (self.clone(), caller.client.to_owned(), Some(caller.peer.remote));
+        let (service, client, remote) = (self.clone(), caller.client.to_owned(), caller.peer.remote);
         tokio::spawn(async move {
             let mut stopped = service.stopped.clone();
             tokio::select! {
@@ -83,7 +84,7 @@ impl Service {
         &self,
         client: &str,
         identity: &Identity,
-        remote: Option<SocketAddr>,
+        remote: SocketAddr,
         incoming: &mut Incoming,
         outgoing: &CommandStream,
     ) {
@@ -118,6 +119,8 @@ impl Service {
                 }
             }
             if let Err(refusal) = self.authorize(identity, || rights::settings(&settings)) {
+                let needs = || rights::settings(&settings);
+                audit::denied(self, (remote, identity), audit::TELEMETRY, needs, &refusal);
                 let command = TelemetryCommand { status: Some(refusal.status()), command: None };
                 // Full or closed: then it is not told, and the stream ends all the same.
                 let _ = outgoing.try_send(command);
@@ -145,7 +148,7 @@ impl Service {
         &self,
         client: &str,
         identity: &Identity,
-        remote: Option<SocketAddr>,
+        remote: SocketAddr,
         settings: Settings,
         stream: CommandStream,
     ) -> Result<Settings, Refusal> {
@@ -176,7 +179,7 @@ impl Service {
             })
             .await?;
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
-        self.clients.register(client, identity, known, remote, stream).map_err(|error| match error {
+        self.clients.register(client, identity, known, Some(remote), stream).map_err(|error| match error {
             Unregistered::Full => Refusal::new(Code::TooManyRequests, "too many clients are connected"),
             Unregistered::Taken => Refusal::taken(),
         })?;

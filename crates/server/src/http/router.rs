@@ -1,15 +1,23 @@
 //! Finds the part that answers a request.
 
-use std::{fmt, future::Future, net::IpAddr, pin::Pin};
+use std::{
+    fmt,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::access::Access;
+use crate::{
+    access::Access,
+    audit::{Entry, Outcome},
+};
 
 pub type Request = http::Request<Incoming>;
 pub type Answer = Response<Full<Bytes>>;
@@ -72,7 +80,7 @@ impl Router {
     ) -> Answer {
         let Some(part) = self.part(request.uri().path()) else { return self.not_found() };
         if part.right() == Right::Observe
-            && let Err(refused) = admit(request.headers(), access, source)
+            && let Err(refused) = admit(&request, access, source)
         {
             return *refused;
         }
@@ -103,16 +111,24 @@ impl Router {
 }
 
 /// Admits a caller that sends a user and its password, as HTTP clients do.
-fn admit(headers: &HeaderMap, access: &Access, source: IpAddr) -> Result<(), Box<Answer>> {
-    let decoded = headers.get(header::AUTHORIZATION).and_then(|value| basic(value.to_str().ok()?));
+fn admit(request: &Request, access: &Access, source: IpAddr) -> Result<(), Box<Answer>> {
+    let decoded = request.headers().get(header::AUTHORIZATION).and_then(|value| basic(value.to_str().ok()?));
     let credentials = decoded.as_ref().and_then(|text| text.split_once(':'));
+    let record = |outcome, user: Option<&str>, why: &str| {
+        let (from, request) = (SocketAddr::new(source, 0), request.uri().path());
+        access.record(Entry { user, from, port: "http", request, objects: &[], outcome, why });
+    };
     let identity = access.authenticate_secret(credentials, source).map_err(|why| {
+        record(Outcome::Unauthenticated, credentials.map(|(user, _)| user), &why.to_string());
         let mut answer = text(StatusCode::UNAUTHORIZED, &why.to_string());
         let challenge = HeaderValue::from_static("Basic realm=\"redstart\", charset=\"UTF-8\"");
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         answer
     })?;
-    Ok(access.may_observe(&identity).map_err(|why| text(StatusCode::FORBIDDEN, &why.to_string()))?)
+    Ok(access.may_observe(&identity).map_err(|why| {
+        record(Outcome::Denied, identity.user().map(|user| &**user), &why.to_string());
+        text(StatusCode::FORBIDDEN, &why.to_string())
+    })?)
 }
 
 /// The user and its password in a header.

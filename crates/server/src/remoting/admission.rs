@@ -3,16 +3,24 @@
 //! Handlers take a [`Request`](super::request::Request), which holds an [`Admitted`], and only [`admit`] makes one: a request
 //! that was not admitted cannot reach a handler.
 
-use super::{dispatch, refusal::Refusal, request::Received};
+use super::{audit, dispatch, refusal::Refusal, request::Received};
 use crate::access::Identity;
 
 /// Proof that a request has passed [`admit`], and who made it.
 #[derive(Debug)]
-pub(super) struct Admitted(Identity);
+pub(super) struct Admitted {
+    identity: Identity,
+    /// What an administrator's change is about; `None` for every other request.
+    changes: Option<Vec<String>>,
+}
 
 impl Admitted {
     pub fn identity(&self) -> &Identity {
-        &self.0
+        &self.identity
+    }
+
+    pub fn changes(&self) -> Option<&[String]> {
+        self.changes.as_deref()
     }
 }
 
@@ -20,10 +28,17 @@ impl Admitted {
 /// needs.
 pub(super) fn admit(received: &Received) -> Result<Admitted, Refusal> {
     let access = received.access();
-    let identity = access.authenticate(&received.command, received.peer.remote.ip())?;
-    if access.is_on() {
-        received.peer.bind(&identity, access)?;
-        access.authorize(&identity, &dispatch::needs(received)?)?;
+    let identity = access
+        .authenticate(&received.command, received.peer.remote.ip())
+        .inspect_err(|why| audit::unauthenticated(received, &why.to_string()))?;
+    if !access.is_on() {
+        return Ok(Admitted { identity, changes: None });
     }
-    Ok(Admitted(identity))
+    let bound = received.peer.bind(&identity, access);
+    bound.inspect_err(|refusal| audit::denied(received, &identity, None, &refusal.remark))?;
+    let needs = dispatch::needs(received)?;
+    let allowed = access.authorize(&identity, &needs);
+    allowed.inspect_err(|why| audit::denied(received, &identity, Some(&needs), &why.to_string()))?;
+    let changes = needs.is_change().then(|| audit::objects(received, &needs));
+    Ok(Admitted { identity, changes })
 }

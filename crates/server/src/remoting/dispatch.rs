@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use redstart_wire::remoting::code;
 
 use super::{
-    admin, assignment, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks, recall,
+    admin, assignment, audit, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks,
+    recall,
     refusal::Refusal,
     reply,
     request::{Answer, Received, Request},
@@ -27,7 +28,9 @@ pub(crate) enum Kind {
 /// Answers an admitted request. The answer to a one-way request is thrown away by the caller.
 pub(super) async fn answer(request: &Request) -> Answer {
     let began = Instant::now();
+    let change = audit::Change::of(request);
     let answer = handle(request).await.unwrap_or_else(Answer::from);
+    change.ended(&answer);
     count(request, answer.code, began.elapsed());
     answer
 }

@@ -7,6 +7,7 @@
 mod admin;
 mod admission;
 mod assignment;
+mod audit;
 mod auto_create;
 mod connection;
 mod convert;

@@ -12,12 +12,13 @@ use serde::de::DeserializeOwned;
 use super::{
     Context,
     admission::Admitted,
+    audit,
     peer::{Outgoing, Peer},
     refusal::Refusal,
     unreadable_body,
 };
 use crate::{
-    access::{Access, Needs},
+    access::{Access, Identity, Needs},
     byte_budget::Grant,
     handover::Handover,
 };
@@ -64,9 +65,19 @@ impl Request {
         Request { received, admitted }
     }
 
+    pub fn identity(&self) -> &Identity {
+        self.admitted.identity()
+    }
+
+    /// What it is about if it is a change that an administrator makes.
+    pub fn changed_objects(&self) -> Option<&[String]> {
+        self.admitted.changes()
+    }
+
     /// Asks for rights that only its handler knows the request to need, because it had to look for a message first.
     pub fn check(&self, needs: &Needs<'_>) -> Result<(), Refusal> {
-        Ok(self.access().authorize(self.admitted.identity(), needs)?)
+        let allowed = self.access().authorize(self.identity(), needs);
+        Ok(allowed.inspect_err(|why| audit::denied(self, self.identity(), Some(needs), &why.to_string()))?)
     }
 
     /// The same for the topic of a message that the handler has found.

@@ -8,7 +8,7 @@ use redstart_auth::{
         remoting::{ACCESS_KEY, Content, SIGNATURE},
     },
 };
-use redstart_server::{Access, remoting::SERVED};
+use redstart_server::{Access, AuditLog, remoting::SERVED};
 use redstart_wire::remoting::{Command, code};
 
 use crate::access_support::{CLUSTER, grant, secret, user};
@@ -618,4 +618,59 @@ async fn a_change_whose_caller_has_gone_is_in_force() {
         }
     };
     tokio::time::timeout(remoting_support::PATIENCE, in_force).await.expect("the snapshot follows the log");
+}
+
+#[tokio::test]
+async fn changes_and_denials_are_in_the_audit_log_and_nothing_else_is() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("audit.log");
+    let log = AuditLog::open(&path).unwrap();
+    let guarded = Guarded::start().await;
+    guarded.access.install_audit(log.clone());
+    guarded.grant("app", &["Pub Topic:t", "Sub Topic:t", "Sub Group:g"]).await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
+    let body = format!(r#"{{"password":"{}"}}"#, secret("new"));
+    let create = Command { body: body.into(), ..request(code::AUTH_CREATE_USER, &[("username", "new")]) };
+    assert_eq!(root.call_with(create.clone()).await.code, code::SUCCESS);
+    assert_eq!(root.call_with(create.clone()).await.code, code::SYSTEM_ERROR);
+    assert_eq!(app.call_with(create).await.code, code::NO_PERMISSION);
+    // The parser's words about a password that is no text would quote it.
+    let odd = Command {
+        body: r#"{"password":7355608}"#.into(),
+        ..request(code::AUTH_CREATE_USER, &[("username", "odd")])
+    };
+    let odd = root.call_with(odd).await;
+    assert!(odd.code == code::INVALID_PARAMETER && !odd.remark.unwrap().contains("7355608"));
+    assert_eq!(app.send("secret", "m").await.code, code::NO_PERMISSION);
+    let forged = sign(request(code::AUTH_LIST_USER, &[]), "root\n{}", "a guess");
+    assert_eq!(guarded.broker.client().await.call_with(forged).await.code, code::NO_PERMISSION);
+    // What clients do all day.
+    assert_eq!(app.send("t", "m").await.code, code::SUCCESS);
+    assert_eq!(root.call(code::AUTH_LIST_USER, &[]).await.code, code::SUCCESS);
+    log.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let object = line["objects"].as_array().map_or("-", |objects| objects[0].as_str().unwrap());
+            let word = |field: &str| line[field].as_str().unwrap();
+            format!("{:?} {} {object} {}", word("user"), word("request"), word("outcome"))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            r#""root" AUTH_CREATE_USER User:new done"#,
+            r#""root" AUTH_CREATE_USER User:new failed"#,
+            r#""app" AUTH_CREATE_USER User:new denied"#,
+            r#""root" AUTH_CREATE_USER User:odd failed"#,
+            r#""app" SEND_MESSAGE Topic:secret denied"#,
+            r#""root\n{}" AUTH_LIST_USER - unauthenticated"#,
+        ]
+    );
+    assert!(!text.contains("secret-of") && !text.contains("7355608"), "{text}");
+    assert!(lines[0]["from"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert!(lines[4]["why"].as_str().unwrap().contains("no right to Pub on Topic:secret"));
 }

@@ -204,6 +204,7 @@ async fn serve(
     let scrub = (config.scrub_rate > 0).then(|| tokio::spawn(scrub::run(shard.handle(), config.scrub_rate)));
     // Before the broker reports that it is ready: a signal that follows must not be lost.
     let signals = Signals::listen()?;
+    let reloads = transports.watch()?;
     let (namesrv, broker) = remoting.addresses()?;
     let grpc_at = grpc.address()?;
     let sources = Sources {
@@ -211,6 +212,7 @@ async fn serve(
         grpc: Some(grpc.monitor()),
         remoting: Some(remoting.monitor()),
         http: Some(pages.connections()),
+        tls: transports.tls(),
     };
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
@@ -236,6 +238,7 @@ async fn serve(
         tracing::info!("some calls did not finish in time and are aborted");
     }
     remoting_ends.abort();
+    reloads.abort();
     if let Some(scrub) = scrub {
         scrub.abort();
     }

@@ -1,12 +1,22 @@
-//! How the connections of each port begin, from the settings.
+//! How the connections of each port begin, from the settings; and when the certificate is read again.
 
+use std::time::Duration;
+
+use anyhow::Context as _;
 use redstart_log::create_dir_durably;
 use redstart_server::{
     Transport,
     tls::{self, CertificateFiles, Mode, PortTls, Tls},
 };
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+};
 
 use crate::{config::Config, startup};
+
+/// How often the files of the certificate are looked at. A change is read when two looks in a row see the same.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The TLS of all ports; each port has a mode of its own.
 #[derive(Debug)]
@@ -30,6 +40,28 @@ impl Transports {
     pub fn with(&self, mode: Mode) -> Transport {
         let tls = self.tls.as_ref().map_or(PortTls::Off, |tls| tls.on_port(mode));
         Transport { tls }
+    }
+
+    pub fn tls(&self) -> Option<Tls> {
+        self.tls.clone()
+    }
+
+    /// Reads the certificate again when its files have changed, and on SIGHUP. The task runs until it is aborted.
+    pub fn watch(&self) -> anyhow::Result<JoinHandle<()>> {
+        // Also without TLS: a SIGHUP that nothing listens to would end the process.
+        let mut hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+        let (tls, mut look) = (self.tls.clone(), tokio::time::interval(LOOK_INTERVAL));
+        Ok(tokio::spawn(async move {
+            loop {
+                let reload: fn(&Tls) = tokio::select! {
+                    _ = hangup.recv() => Tls::reload,
+                    _ = look.tick() => Tls::reload_if_changed,
+                };
+                let Some(tls) = tls.clone() else { continue };
+                // An error is a panic, which was logged already.
+                drop(tokio::task::spawn_blocking(move || reload(&tls)).await);
+            }
+        }))
     }
 }
 

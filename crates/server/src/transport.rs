@@ -84,15 +84,8 @@ fn log_plaintext(protocol: Protocol, remote: SocketAddr) {
 /// Closes a plaintext connection so that its peer sees an end and not a reset, which it would if bytes of it were left unread. An
 /// HTTP client is told why; the other protocols have no answer that comes before a request.
 async fn refuse(mut stream: TcpStream, protocol: Protocol) {
+    discard_input(&stream);
     let end = async {
-        let mut unread = [0; 4 << 10];
-        let mut read = 0;
-        while read < REFUSE_BYTES_MAX {
-            match stream.try_read(&mut unread) {
-                Ok(0) | Err(_) => break,
-                Ok(bytes) => read += bytes,
-            }
-        }
         if protocol == Protocol::Http {
             stream.write_all(HTTPS_ONLY).await?;
         }
@@ -100,6 +93,18 @@ async fn refuse(mut stream: TcpStream, protocol: Protocol) {
     };
     // The peer may be gone already, which is as good.
     drop(tokio::time::timeout(REFUSE_TIME_MAX, end).await);
+}
+
+/// Reads what has come, up to a bound. Not asynchronous, so that the buffer is no part of every connection's task.
+fn discard_input(stream: &TcpStream) {
+    let mut unread = [0; 4 << 10];
+    let mut read = 0;
+    while read < REFUSE_BYTES_MAX {
+        match stream.try_read(&mut unread) {
+            Ok(0) | Err(_) => return,
+            Ok(bytes) => read += bytes,
+        }
+    }
 }
 
 const HTTPS_ONLY: &[u8] =

@@ -18,6 +18,3 @@ mod serve;
 mod startup;
 #[path = "../support/mod.rs"]
 mod support;
-mod tls;
-#[path = "../tls_support/mod.rs"]
-mod tls_support;

@@ -4,16 +4,21 @@
 //! less.
 
 mod certificate;
+mod file_watch;
 mod mode;
+mod x509;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
+use parking_lot::{Mutex, RwLock};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{self, ServerConfig},
 };
 
 use certificate::Certificate;
+use file_watch::FileWatch;
+use x509::Facts;
 
 pub use certificate::CertificateFiles;
 pub use mode::{Mode, PortTls};
@@ -82,11 +87,16 @@ impl Protocol {
 pub struct Tls(Arc<Shared>);
 
 struct Shared {
-    accepts: Accepts,
+    files: CertificateFiles,
+    /// Replaced when the files have changed; connections that are open keep what they were accepted with.
+    accepts: RwLock<Arc<Accepts>>,
+    watch: Mutex<FileWatch>,
 }
 
 /// What connections of each protocol are accepted with.
 struct Accepts {
+    /// When the certificate ends, in seconds of Unix time, if that can be read.
+    not_after: Option<i64>,
     grpc: Arc<ServerConfig>,
     remoting: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
@@ -102,11 +112,50 @@ impl Tls {
     /// Reads the operator's certificate, or the broker's own in `dir`. The broker's own is made if it does not exist or cannot be
     /// used; the operator's files are only read.
     pub fn open(config: &Config, dir: &Path) -> Result<Tls, TlsError> {
-        let accepts = match &config.certificate {
-            Some(files) => Accepts::read(files)?,
-            None => own(&CertificateFiles::own(dir))?,
-        };
-        Ok(Tls(Arc::new(Shared { accepts })))
+        let files = config.certificate.clone().unwrap_or_else(|| CertificateFiles::own(dir));
+        if config.certificate.is_none() {
+            make_if_unusable(&files)?;
+        }
+        let watch = Mutex::new(FileWatch::new(vec![files.certificate.clone(), files.key.clone()]));
+        let accepts = RwLock::new(Arc::new(Accepts::read(&files)?));
+        Ok(Tls(Arc::new(Shared { files, accepts, watch })))
+    }
+
+    /// Reads the files again if they have changed since they were last read. It waits for the disk.
+    pub fn reload_if_changed(&self) {
+        let due = self.0.watch.lock().is_due();
+        if due {
+            self.read_again();
+        }
+    }
+
+    /// Reads the files again. It waits for the disk.
+    pub fn reload(&self) {
+        self.0.watch.lock().reading();
+        self.read_again();
+    }
+
+    /// Files that cannot be used change nothing: new connections are accepted with what was read before.
+    fn read_again(&self) {
+        match Accepts::read(&self.0.files) {
+            Ok(accepts) => {
+                let not_after = accepts.not_after;
+                *self.0.accepts.write() = Arc::new(accepts);
+                tracing::info!(certificate = %self.0.files.certificate.display(), not_after, "TLS certificate reloaded");
+            }
+            Err(error) => {
+                tracing::error!(%error, "the TLS certificate cannot be reloaded; the one before stays in use");
+            }
+        }
+    }
+
+    pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
+        TlsAcceptor::from(self.0.accepts.read().of(protocol).clone())
+    }
+
+    /// When the certificate in use ends, in seconds of Unix time.
+    pub fn not_after(&self) -> Option<i64> {
+        self.0.accepts.read().not_after
     }
 
     /// For a port with this mode.
@@ -117,28 +166,25 @@ impl Tls {
             Mode::Enforcing => PortTls::Enforcing(self.clone()),
         }
     }
-
-    pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.accepts.of(protocol).clone())
-    }
 }
 
-fn own(files: &CertificateFiles) -> Result<Accepts, TlsError> {
+/// Makes the broker's own certificate, unless there is one.
+fn make_if_unusable(files: &CertificateFiles) -> Result<(), TlsError> {
     match Accepts::read(files) {
         Err(error) if error.is_unusable() => {
             if files.exist() {
                 tracing::warn!(%error, "the broker's own certificate is unusable; making another");
             }
-            files.make()?;
-            Accepts::read(files)
+            files.make()
         }
-        read => read,
+        read => read.map(drop),
     }
 }
 
 impl Accepts {
     fn read(files: &CertificateFiles) -> Result<Accepts, TlsError> {
         let Certificate { chain, key } = files.read()?;
+        let not_after = chain.first().and_then(Facts::of).map(|facts| facts.not_after);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -149,7 +195,8 @@ impl Accepts {
             config.alpn_protocols = protocol.alpn().iter().map(|name| name.to_vec()).collect();
             Arc::new(config)
         };
-        Ok(Accepts { grpc: of(Protocol::Grpc), remoting: of(Protocol::Remoting), http: of(Protocol::Http) })
+        let (grpc, remoting, http) = (of(Protocol::Grpc), of(Protocol::Remoting), of(Protocol::Http));
+        Ok(Accepts { not_after, grpc, remoting, http })
     }
 
     fn of(&self, protocol: Protocol) -> &Arc<ServerConfig> {

@@ -13,7 +13,7 @@ use crate::http_support::{Connection, Pages, eventually};
 use crate::support;
 
 fn sources(shard: ShardHandle) -> Sources {
-    Sources { shard, grpc: None, remoting: None, http: None }
+    Sources { shard, grpc: None, remoting: None, http: None, tls: None }
 }
 
 fn open(dir: &TempDir, adjust: impl FnOnce(&mut redstart_engine::Config)) -> Shard {

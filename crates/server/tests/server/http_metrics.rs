@@ -25,6 +25,7 @@ async fn start() -> (Broker, Pages) {
         grpc: Some(broker.view.clone()),
         remoting: None,
         http: Some(pages.connections.clone()),
+        tls: None,
     });
     (broker, pages)
 }

@@ -14,6 +14,7 @@ async fn clients_calls_and_connections_of_the_older_protocol_are_counted() {
         grpc: None,
         remoting: Some(broker.view.clone()),
         http: None,
+        tls: None,
     });
     let mut client = broker.with_topic("t", 1).await;
     let heartbeat =

@@ -178,6 +178,8 @@ families! {
     BUDGET_LIMIT: Own Gauge "redstart_memory_budget_limit_bytes" ["budget"]
         "Bytes that messages on their way may take";
     CONNECTIONS: Own Gauge "redstart_connections" ["protocol"] "Open connections";
+    CERTIFICATE_EXPIRY: Own Gauge "redstart_tls_certificate_expiry_timestamp_seconds" []
+        "When the TLS certificate in use ends, in seconds of Unix time";
     SURVEY_AGE: Own Gauge "redstart_survey_age_seconds" []
         "Age of what the shard was asked for: lags, held messages, sizes";
     SURVEY_TIME: Own Gauge "redstart_survey_shard_seconds" []

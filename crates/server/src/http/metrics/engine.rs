@@ -3,7 +3,10 @@
 use std::fmt::Display;
 
 use super::{Sources, catalogue, catalogue::Family, survey::Survey, text::Text, traffic::STORAGE};
-use crate::shard::{Clock, Counters, SystemClock};
+use crate::{
+    shard::{Clock, Counters, SystemClock},
+    tls::Tls,
+};
 
 /// 4 for reading and 2 for writing.
 const READ_AND_WRITE: u8 = 6;
@@ -130,6 +133,8 @@ fn resources(text: &mut Text, sources: &Sources) {
             samples.put(&[protocol], count);
         }
     }
+    let not_after = sources.tls.as_ref().and_then(Tls::not_after);
+    gauge_if_known(text, catalogue::CERTIFICATE_EXPIRY, not_after);
 }
 
 /// The metrics themselves, and the program.

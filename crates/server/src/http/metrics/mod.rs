@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 
 use super::router::{Answer, Answering, Part, Request, Right, content, text as line};
 use crate::throttle::Throttle;
-use crate::{grpc, remoting, shard::ShardHandle, statistics::LiveCount};
+use crate::{grpc, remoting, shard::ShardHandle, statistics::LiveCount, tls::Tls};
 use survey::Survey;
 use text::Text;
 
@@ -46,6 +46,8 @@ pub struct Sources {
     pub grpc: Option<grpc::Monitor>,
     pub remoting: Option<remoting::Monitor>,
     pub http: Option<LiveCount>,
+    /// `None` while no port speaks TLS.
+    pub tls: Option<Tls>,
 }
 
 /// The metrics of a broker. Clones share them.

@@ -1,7 +1,5 @@
 //! A broker as a process with all its addresses and its log, certificates for it and its clients, and clients that speak TLS.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -171,6 +169,17 @@ pub fn connect(address: SocketAddr, trusted: &Path, own: Option<&Issued>) -> std
 }
 
 pub fn connect_with(stream: TcpStream, trusted: &Path, own: Option<&Issued>) -> std::io::Result<TlsClient> {
+    let config = Arc::new(client_config(trusted, own));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream);
+    while client.conn.is_handshaking() {
+        client.conn.complete_io(&mut client.sock)?;
+    }
+    Ok(client)
+}
+
+pub fn client_config(trusted: &Path, own: Option<&Issued>) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -178,7 +187,7 @@ pub fn connect_with(stream: TcpStream, trusted: &Path, own: Option<&Issued>) -> 
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let config = match own {
+    match own {
         Some(own) => builder
             .with_client_auth_cert(
                 vec![CertificateDer::from_pem_file(&own.certificate).unwrap()],
@@ -186,34 +195,40 @@ pub fn connect_with(stream: TcpStream, trusted: &Path, own: Option<&Issued>) -> 
             )
             .unwrap(),
         None => builder.with_no_client_auth(),
-    };
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut client = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream);
-    while client.conn.is_handshaking() {
-        client.conn.complete_io(&mut client.sock)?;
     }
-    Ok(client)
 }
 
-/// Sends a Remoting request; the code of the answer and its remark.
-pub fn ask(mut stream: impl Read + Write, code: u32, fields: &str) -> std::io::Result<(i32, String)> {
+/// Sends a Remoting request without a body; the code of the answer and its remark.
+pub fn ask(mut stream: impl Read + Write, code: u32, fields: &str) -> std::io::Result<(i64, String)> {
+    let (code, remark, _) = exchange(&mut stream, code, fields, "")?;
+    Ok((code, remark))
+}
+
+/// Sends a Remoting request; the code of the answer, its remark and its body.
+pub fn exchange(
+    stream: &mut (impl Read + Write),
+    code: u32,
+    fields: &str,
+    body: &str,
+) -> std::io::Result<(i64, String, String)> {
     let header = format!(
         r#"{{"code":{code},"language":"JAVA","version":475,"opaque":1,"flag":0,"extFields":{fields}}}"#
     );
-    let mut frame = ((header.len() + 4) as u32).to_be_bytes().to_vec();
+    let mut frame = ((header.len() + body.len() + 4) as u32).to_be_bytes().to_vec();
     frame.extend((header.len() as u32).to_be_bytes());
     frame.extend(header.as_bytes());
+    frame.extend(body.as_bytes());
     stream.write_all(&frame)?;
     stream.flush()?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let mut answer = vec![0; u32::from_be_bytes(length) as usize];
     stream.read_exact(&mut answer)?;
-    let header = u32::from_be_bytes([0, answer[1], answer[2], answer[3]]) as usize;
-    let header: serde_json::Value = serde_json::from_slice(&answer[4..4 + header]).unwrap();
+    let end = 4 + u32::from_be_bytes([0, answer[1], answer[2], answer[3]]) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&answer[4..end]).unwrap();
     let remark = header["remark"].as_str().unwrap_or_default().to_owned();
-    Ok((header["code"].as_i64().unwrap() as i32, remark))
+    let body = String::from_utf8_lossy(&answer[end..]).into_owned();
+    Ok((header["code"].as_i64().unwrap(), remark, body))
 }
 
 /// The request that needs nothing but a caller who is known.

@@ -1,0 +1,9 @@
+//! What comes before the protocols of a running broker, as clients, balancers and operators see it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod ports;
+mod reload;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;

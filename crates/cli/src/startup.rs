@@ -73,6 +73,7 @@ fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
 /// TLS cannot be set up.
 pub fn tls(error: &TlsError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match (&config.tls_cert, error) {
+        (_, TlsError::Authorities(_)) => format!("TLS: {error}: check {}", ways("tls_client_ca")),
         (Some(_), _) => {
             format!("TLS: {error}: check {} and {}", ways("tls_cert"), ways("tls_key"))
         }

@@ -6,14 +6,17 @@ use anyhow::Context as _;
 use redstart_log::create_dir_durably;
 use redstart_server::{
     Transport,
-    tls::{self, CertificateFiles, Mode, PortTls, Tls},
+    tls::{self, CertificateFiles, ClientCertificates, Mode, PortTls, Tls},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
 };
 
-use crate::{config::Config, startup};
+use crate::{
+    config::{ClientAuth, Config},
+    startup,
+};
 
 /// How often the files of the certificate are looked at. A change is read when two looks in a row see the same.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -70,5 +73,13 @@ fn tls_config(config: &Config) -> tls::Config {
         (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
         _ => None,
     };
-    tls::Config { certificate }
+    let clients = match (config.tls_client_auth, config.tls_client_ca.clone()) {
+        (ClientAuth::None, _) | (_, None) => None,
+        (auth, Some(authorities)) => Some(ClientCertificates {
+            authorities,
+            required: auth == ClientAuth::Required,
+            user_field: config.tls_client_user,
+        }),
+    };
+    tls::Config { certificate, clients }
 }

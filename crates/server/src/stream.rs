@@ -4,6 +4,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,6 +14,8 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
+use crate::tls::ClientCertificate;
+
 /// A connection whose handshakes are done: [`Transport`](crate::transport::Transport) opens it.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -20,6 +23,8 @@ pub(crate) struct Stream {
     /// The address that the peer dialled.
     pub local: SocketAddr,
     pub remote: SocketAddr,
+    /// Of a TLS client that was asked for one.
+    pub certificate: Option<ClientCertificate>,
 }
 
 #[derive(Debug)]
@@ -30,11 +35,21 @@ enum Io {
 
 impl Stream {
     pub fn plain(stream: TcpStream, local: SocketAddr, remote: SocketAddr) -> Stream {
-        Stream { io: Io::Plain(stream), local, remote }
+        Stream { io: Io::Plain(stream), local, remote, certificate: None }
     }
 
-    pub fn tls(stream: TlsStream<TcpStream>, local: SocketAddr, remote: SocketAddr) -> Stream {
-        Stream { io: Io::Tls(Box::new(stream)), local, remote }
+    pub fn tls(
+        stream: TlsStream<TcpStream>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        certificate: Option<ClientCertificate>,
+    ) -> Stream {
+        Stream { io: Io::Tls(Box::new(stream)), local, remote, certificate }
+    }
+
+    /// The user that the client's certificate stands for.
+    pub fn certified_user(&self) -> Option<Arc<str>> {
+        self.certificate.as_ref()?.user.clone()
     }
 }
 

@@ -44,6 +44,14 @@ impl From<Refused> for io::Error {
 }
 
 impl Transport {
+    /// Whether clients need a certificate.
+    pub(crate) fn requires_certificate(&self) -> bool {
+        match &self.tls {
+            PortTls::Off => false,
+            PortTls::Permissive(tls) | PortTls::Enforcing(tls) => tls.requires_certificate(),
+        }
+    }
+
     /// Does what comes before the protocol's own bytes. The caller limits the time.
     pub(crate) async fn open(&self, stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
         stream.set_nodelay(true)?;
@@ -53,8 +61,8 @@ impl Transport {
             PortTls::Permissive(tls) | PortTls::Enforcing(tls) => tls,
         };
         if begins_tls(&stream).await? {
-            let accepted = tls.acceptor(protocol).accept(stream).await?;
-            return Ok(Stream::tls(accepted, local, remote));
+            let (accepted, certificate) = tls.accept(stream, protocol).await?;
+            return Ok(Stream::tls(accepted, local, remote, certificate));
         }
         if let PortTls::Enforcing(_) = &self.tls {
             log_plaintext(protocol, remote);

@@ -30,6 +30,13 @@ pub enum FlushMode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuth {
+    None,
+    Optional,
+    Required,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
     Json,
@@ -64,6 +71,21 @@ pub const TLS_MODE: Kind<tls::Mode> = Kind {
     notation: Notation::Text,
     read: |text| text.parse().ok(),
 };
+
+pub const CLIENT_AUTH: Kind<ClientAuth> = Kind {
+    accepted: "none, optional or required",
+    notation: Notation::Text,
+    read: |text| match text {
+        "none" => Some(ClientAuth::None),
+        "optional" => Some(ClientAuth::Optional),
+        // RocketMQ's word is `require`.
+        "required" | "require" => Some(ClientAuth::Required),
+        _ => None,
+    },
+};
+
+pub const CLIENT_USER: Kind<tls::UserField> =
+    Kind { accepted: "cn or dns", notation: Notation::Text, read: |text| text.parse().ok() };
 
 pub const ADDRESS: Kind<IpAddr> = Kind {
     accepted: "an IP address, such as 127.0.0.1, or 0.0.0.0 for all of the machine",

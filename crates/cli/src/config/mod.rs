@@ -15,10 +15,12 @@ mod values;
 
 use std::path::PathBuf;
 
+use redstart_server::tls::Mode;
+
 pub use environment::{ADMIN_SECRET_VARIABLE, SECRETS_KEY_VARIABLE};
 pub use error::Error;
 pub use flags::Flags;
-pub use kind::{AuditTarget, FlushMode, LogFormat};
+pub use kind::{AuditTarget, ClientAuth, FlushMode, LogFormat};
 pub use settings::{Config, SETTINGS, Setting};
 pub use show::{Arguments, run};
 pub use values::{Source, Values};
@@ -56,6 +58,7 @@ fn check_together(config: &Config) -> Result<(), Error> {
         let ways = Setting::named(missing).map(Setting::ways).unwrap_or_default();
         return Err(Error::Together(format!("`{given}` is set and `{missing}` is not: set it with {ways}")));
     }
+    check_client_certificates(config)?;
     if config.disk_clean_percent > config.disk_refuse_percent {
         return Err(Error::Together(format!(
             "`disk_clean_percent` is {} and `disk_refuse_percent` is {}: messages would be refused before any is deleted",
@@ -77,4 +80,34 @@ fn check_together(config: &Config) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// A setting that says that clients are verified must not leave a way around it.
+fn check_client_certificates(config: &Config) -> Result<(), Error> {
+    let why = match (config.tls_client_auth, &config.tls_client_ca) {
+        (ClientAuth::None, None) => return Ok(()),
+        (ClientAuth::None, Some(_)) => {
+            "`tls_client_ca` is set and `tls_client_auth` is none: set it to optional or required".to_owned()
+        }
+        (ClientAuth::Optional | ClientAuth::Required, None) => {
+            let ways = Setting::named("tls_client_ca").map(Setting::ways).unwrap_or_default();
+            format!("`tls_client_auth` needs the authorities of client certificates: set them with {ways}")
+        }
+        (ClientAuth::Optional, Some(_)) => return Ok(()),
+        (ClientAuth::Required, Some(_)) => {
+            let ports = [
+                ("remoting_tls", config.remoting_tls),
+                ("grpc_tls", config.grpc_tls),
+                ("http_tls", config.http_tls),
+            ];
+            // A port without TLS is a decision; one that takes both would be an oversight.
+            let Some((key, _)) = ports.iter().find(|(_, mode)| *mode == Mode::Permissive) else {
+                return Ok(());
+            };
+            format!(
+                "`tls_client_auth` is required and `{key}` is permissive: plaintext clients would be asked for none; set it to enforcing or off"
+            )
+        }
+    };
+    Err(Error::Together(why))
 }

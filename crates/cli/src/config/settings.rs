@@ -7,7 +7,7 @@ use redstart_server::tls;
 
 use super::{
     alias::{Alias, Unit},
-    kind::{self, AuditTarget, FlushMode, Kind, LogFormat, Notation},
+    kind::{self, AuditTarget, ClientAuth, FlushMode, Kind, LogFormat, Notation},
     values::Values,
 };
 
@@ -116,6 +116,12 @@ settings! {
     grpc_tls: tls::Mode = "permissive", kind::TLS_MODE;
     /// TLS on the HTTP port: off, permissive or enforcing.
     http_tls: tls::Mode = "off", kind::TLS_MODE;
+    /// Certificates (PEM) of the authorities that client certificates are verified with.
+    tls_client_ca: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tls.server.trustCertPath" as Same;
+    /// Whether TLS clients are asked for a certificate: none, optional or required. With `auth` it says who the client is.
+    tls_client_auth: ClientAuth = "none", kind::CLIENT_AUTH, "tls.server.need.client.auth" as Same;
+    /// Where a client certificate has the name of its user: the common name of its subject (cn) or its first DNS name (dns).
+    tls_client_user: tls::UserField = "cn", kind::CLIENT_USER;
     /// Acknowledge a message after it is durable (sync) or after it is written (async).
     flush: FlushMode = "sync", kind::FLUSH, "flushDiskType" as FlushType;
     /// How often written messages are made durable when `flush` is async.

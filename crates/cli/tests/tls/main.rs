@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod client_certificates;
 mod ports;
 mod reload;
 #[path = "../support/mod.rs"]

@@ -4,6 +4,7 @@
 //! compares what the request needs ([`Needs`]) with the rights of that user. Both read a snapshot of users and policies; the
 //! owner thread is not woken. Without authentication neither costs more than a branch.
 
+mod certified;
 mod changes;
 mod needs;
 mod secrets;

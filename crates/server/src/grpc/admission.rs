@@ -140,7 +140,13 @@ impl Service {
             return Ok(access.authenticate_call(None, None, source)?);
         }
         let header = |name| metadata::last(headers, name);
-        let identity = access.authenticate_call(header(AUTHORIZATION), header(DATE_TIME), source)?;
+        let (authorization, date_time) = (header(AUTHORIZATION), header(DATE_TIME));
+        let identity = access.authenticate_with(
+            peer.certified_user.as_deref(),
+            source,
+            authorization.is_some(),
+            || access.authenticate_call(authorization, date_time, source),
+        )?;
         if !peer.authenticated.swap(true, Ordering::Relaxed) {
             access.remember(&identity);
         }

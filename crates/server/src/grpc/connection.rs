@@ -42,6 +42,8 @@ pub(super) struct Connection {
 pub(super) struct Peer {
     pub local: SocketAddr,
     pub remote: SocketAddr,
+    /// The user that the client's certificate stands for.
+    pub certified_user: Option<Arc<str>>,
     /// Permits for answers that carry message bodies.
     pub answers: Semaphore,
     /// Bytes of its requests and answers.
@@ -66,6 +68,7 @@ pub(super) async fn open(
     let peer = Arc::new(Peer {
         local: stream.local,
         remote: stream.remote,
+        certified_user: stream.certified_user(),
         answers: Semaphore::new(ANSWERS_MAX),
         account,
         written: AtomicU64::new(0),

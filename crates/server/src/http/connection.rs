@@ -22,7 +22,7 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{Limits, Router};
+use super::{Limits, Router, router::Caller};
 use crate::{access::Access, listen::Activity, stream::Stream, tls::Protocol, transport::Transport};
 
 /// How long an answer may take that is being written when the broker stops.
@@ -61,16 +61,20 @@ async fn serve_open(
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let source = stream.remote.ip();
+    let caller = Arc::new(Caller {
+        source: stream.remote.ip(),
+        certified_user: stream.certified_user(),
+        lacks_certificate: served.transport.requires_certificate() && stream.certificate.is_none(),
+    });
     let limits = served.limits.clone();
     let request = Arc::new(RequestState { activity, answering: AtomicBool::new(false) });
     let state = request.clone();
     let service = service_fn(move |request| {
-        let (served, state) = (served.clone(), state.clone());
+        let (served, caller, state) = (served.clone(), caller.clone(), state.clone());
         async move {
             state.begin();
             let answer =
-                served.router.answer(request, &served.access, source, served.limits.body_bytes_max).await;
+                served.router.answer(request, &served.access, &caller, served.limits.body_bytes_max).await;
             state.answering.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         }

@@ -5,6 +5,7 @@ use std::{
     future::Future,
     net::{IpAddr, SocketAddr},
     pin::Pin,
+    sync::Arc,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -56,6 +57,16 @@ pub enum Right {
     Observe,
 }
 
+/// What is known of the caller before it makes a request.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub source: IpAddr,
+    /// The user that its certificate stands for.
+    pub certified_user: Option<Arc<str>>,
+    /// It has no certificate, and needs one for what is not open to everybody.
+    pub lacks_certificate: bool,
+}
+
 /// Finds the part for a request.
 #[derive(Debug, Default)]
 pub struct Router {
@@ -75,12 +86,12 @@ impl Router {
         &self,
         request: Request,
         access: &Access,
-        source: IpAddr,
+        caller: &Caller,
         body_bytes_max: u64,
     ) -> Answer {
         let Some(part) = self.part(request.uri().path()) else { return self.not_found() };
         if part.right() == Right::Observe
-            && let Err(refused) = admit(&request, access, source)
+            && let Err(refused) = admit(&request, access, caller)
         {
             return *refused;
         }
@@ -110,16 +121,23 @@ impl Router {
     }
 }
 
-/// Admits a caller that sends a user and its password, as HTTP clients do.
-fn admit(request: &Request, access: &Access, source: IpAddr) -> Result<(), Box<Answer>> {
+/// Admits a caller that sends a user and its password, as HTTP clients do, or has a certificate.
+fn admit(request: &Request, access: &Access, caller: &Caller) -> Result<(), Box<Answer>> {
+    if caller.lacks_certificate {
+        return Err(Box::new(text(StatusCode::FORBIDDEN, "a client certificate is needed")));
+    }
     let decoded = request.headers().get(header::AUTHORIZATION).and_then(|value| basic(value.to_str().ok()?));
     let credentials = decoded.as_ref().and_then(|text| text.split_once(':'));
+    let (certified, source) = (caller.certified_user.as_deref(), caller.source);
     let record = |outcome, user: Option<&str>, why: &str| {
         let (from, request) = (SocketAddr::new(source, 0), request.uri().path());
         access.record(Entry { user, from, port: "http", request, objects: &[], outcome, why });
     };
-    let identity = access.authenticate_secret(credentials, source).map_err(|why| {
-        record(Outcome::Unauthenticated, credentials.map(|(user, _)| user), &why.to_string());
+    let identified = access.authenticate_with(certified, source, credentials.is_some(), || {
+        access.authenticate_secret(credentials, source)
+    });
+    let identity = identified.map_err(|why| {
+        record(Outcome::Unauthenticated, credentials.map(|(user, _)| user).or(certified), &why.to_string());
         let mut answer = text(StatusCode::UNAUTHORIZED, &why.to_string());
         let challenge = HeaderValue::from_static("Basic realm=\"redstart\", charset=\"UTF-8\"");
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

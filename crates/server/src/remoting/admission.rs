@@ -3,8 +3,10 @@
 //! Handlers take a [`Request`](super::request::Request), which holds an [`Admitted`], and only [`admit`] makes one: a request
 //! that was not admitted cannot reach a handler.
 
+use redstart_auth::signature::remoting::{ACCESS_KEY, SIGNATURE};
+
 use super::{audit, dispatch, refusal::Refusal, request::Received};
-use crate::access::Identity;
+use crate::access::{Identity, Unauthenticated};
 
 /// Proof that a request has passed [`admit`], and who made it.
 #[derive(Debug)]
@@ -28,9 +30,8 @@ impl Admitted {
 /// needs.
 pub(super) fn admit(received: &Received) -> Result<Admitted, Refusal> {
     let access = received.access();
-    let identity = access
-        .authenticate(&received.command, received.peer.remote.ip())
-        .inspect_err(|why| audit::unauthenticated(received, &why.to_string()))?;
+    let identity =
+        identify(received).inspect_err(|why| audit::unauthenticated(received, &why.to_string()))?;
     if !access.is_on() {
         return Ok(Admitted { identity, changes: None });
     }
@@ -41,4 +42,11 @@ pub(super) fn admit(received: &Received) -> Result<Admitted, Refusal> {
     allowed.inspect_err(|why| audit::denied(received, &identity, Some(&needs), &why.to_string()))?;
     let changes = needs.is_change().then(|| audit::objects(received, &needs));
     Ok(Admitted { identity, changes })
+}
+
+fn identify(Received { command, peer, context }: &Received) -> Result<Identity, Unauthenticated> {
+    let (access, source) = (&context.config.resources.access, peer.remote.ip());
+    let Some(certified) = &peer.certified_user else { return access.authenticate(command, source) };
+    let is_signed = [ACCESS_KEY, SIGNATURE].iter().any(|name| command.field(name).is_some());
+    access.authenticate_with(Some(certified), source, is_signed, || access.authenticate(command, source))
 }

@@ -67,7 +67,9 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let (pushed, pushes) = mpsc::channel(PUSHED_MAX);
     let account = context.config.resources.bytes.account(BYTES_MAX);
-    let peer = Arc::new(Peer::new(stream.remote, stream.local, pushed, account));
+    let mut peer = Peer::new(stream.remote, stream.local, pushed, account);
+    peer.certified_user = stream.certified_user();
+    let peer = Arc::new(peer);
     let connected = ConnectedPeer { context: context.clone(), peer: peer.clone() };
     let mut connection = Connection::new(context, peer, activity);
     let result = connection.run(stream, pushes, stopped).await;

@@ -42,6 +42,8 @@ pub(super) struct Peer {
     pub remote_text: String,
     /// The address that the peer dialled.
     pub local: SocketAddr,
+    /// The user that the client's certificate stands for.
+    pub certified_user: Option<Arc<str>>,
     /// Bytes of its requests and answers.
     pub account: Arc<Account>,
     /// The user of the first request. A connection serves one user: what is pushed to its clients is meant for that one.
@@ -80,6 +82,7 @@ impl Peer {
             remote,
             remote_text: remote.to_string(),
             local,
+            certified_user: None,
             account,
             identity: OnceLock::new(),
             outbox,

@@ -4,6 +4,7 @@
 //! less.
 
 mod certificate;
+mod client_certificate;
 mod file_watch;
 mod mode;
 mod x509;
@@ -11,9 +12,11 @@ mod x509;
 use std::{fmt, io, path::Path, sync::Arc};
 
 use parking_lot::{Mutex, RwLock};
+use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{self, ServerConfig},
+    rustls::{self, ServerConfig, server::WebPkiClientVerifier},
+    server::TlsStream,
 };
 
 use certificate::Certificate;
@@ -21,6 +24,8 @@ use file_watch::FileWatch;
 use x509::Facts;
 
 pub use certificate::CertificateFiles;
+pub(crate) use client_certificate::ClientCertificate;
+pub use client_certificate::{ClientCertificates, UserField};
 pub use mode::{Mode, PortTls};
 
 /// What TLS is set up with.
@@ -28,6 +33,8 @@ pub use mode::{Mode, PortTls};
 pub struct Config {
     /// The operator's certificate; without one, a self-signed one is made in the data directory.
     pub certificate: Option<CertificateFiles>,
+    /// Clients are asked for a certificate.
+    pub clients: Option<ClientCertificates>,
 }
 
 /// TLS could not be set up.
@@ -37,6 +44,8 @@ pub enum TlsError {
     Io { file: String, source: io::Error },
     #[error("{file} holds no usable PEM data: {why}")]
     Pem { file: String, why: String },
+    #[error("the authorities of client certificates: {0}")]
+    Authorities(Box<TlsError>),
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
     #[error("the certificate and its key do not work: {0}")]
@@ -49,7 +58,7 @@ impl TlsError {
         match self {
             TlsError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
             TlsError::Pem { .. } | TlsError::Rustls(_) => true,
-            TlsError::Make(_) => false,
+            TlsError::Make(_) | TlsError::Authorities(_) => false,
         }
     }
 }
@@ -88,6 +97,7 @@ pub struct Tls(Arc<Shared>);
 
 struct Shared {
     files: CertificateFiles,
+    clients: Option<ClientCertificates>,
     /// Replaced when the files have changed; connections that are open keep what they were accepted with.
     accepts: RwLock<Arc<Accepts>>,
     watch: Mutex<FileWatch>,
@@ -116,9 +126,12 @@ impl Tls {
         if config.certificate.is_none() {
             make_if_unusable(&files)?;
         }
-        let watch = Mutex::new(FileWatch::new(vec![files.certificate.clone(), files.key.clone()]));
-        let accepts = RwLock::new(Arc::new(Accepts::read(&files)?));
-        Ok(Tls(Arc::new(Shared { files, accepts, watch })))
+        let clients = config.clients.clone();
+        let mut watched = vec![files.certificate.clone(), files.key.clone()];
+        watched.extend(clients.as_ref().map(|clients| clients.authorities.clone()));
+        let watch = Mutex::new(FileWatch::new(watched));
+        let accepts = RwLock::new(Arc::new(Accepts::read(&files, clients.as_ref())?));
+        Ok(Tls(Arc::new(Shared { files, clients, accepts, watch })))
     }
 
     /// Reads the files again if they have changed since they were last read. It waits for the disk.
@@ -137,7 +150,7 @@ impl Tls {
 
     /// Files that cannot be used change nothing: new connections are accepted with what was read before.
     fn read_again(&self) {
-        match Accepts::read(&self.0.files) {
+        match Accepts::read(&self.0.files, self.0.clients.as_ref()) {
             Ok(accepts) => {
                 let not_after = accepts.not_after;
                 *self.0.accepts.write() = Arc::new(accepts);
@@ -149,8 +162,22 @@ impl Tls {
         }
     }
 
-    pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.accepts.read().of(protocol).clone())
+    /// Does the handshake of a server.
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        protocol: Protocol,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<ClientCertificate>)> {
+        let config = self.0.accepts.read().of(protocol).clone();
+        let accepted = TlsAcceptor::from(config).accept(stream).await?;
+        let shown = accepted.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let client = self.0.clients.as_ref().zip(shown).map(|(clients, shown)| clients.read(shown));
+        Ok((accepted, client))
+    }
+
+    /// Whether clients need a certificate.
+    pub(crate) fn requires_certificate(&self) -> bool {
+        self.0.clients.as_ref().is_some_and(|clients| clients.required)
     }
 
     /// When the certificate in use ends, in seconds of Unix time.
@@ -170,7 +197,7 @@ impl Tls {
 
 /// Makes the broker's own certificate, unless there is one.
 fn make_if_unusable(files: &CertificateFiles) -> Result<(), TlsError> {
-    match Accepts::read(files) {
+    match Accepts::read(files, None) {
         Err(error) if error.is_unusable() => {
             if files.exist() {
                 tracing::warn!(%error, "the broker's own certificate is unusable; making another");
@@ -182,20 +209,25 @@ fn make_if_unusable(files: &CertificateFiles) -> Result<(), TlsError> {
 }
 
 impl Accepts {
-    fn read(files: &CertificateFiles) -> Result<Accepts, TlsError> {
+    fn read(files: &CertificateFiles, clients: Option<&ClientCertificates>) -> Result<Accepts, TlsError> {
         let Certificate { chain, key } = files.read()?;
         let not_after = chain.first().and_then(Facts::of).map(|facts| facts.not_after);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
         let of = |protocol: Protocol| {
-            let mut config = config.clone();
+            let verifier = match clients {
+                None => WebPkiClientVerifier::no_client_auth(),
+                Some(clients) => clients
+                    .verifier(clients.required && protocol != Protocol::Http, &provider)
+                    .map_err(|error| TlsError::Authorities(Box::new(error)))?,
+            };
+            let mut config = ServerConfig::builder_with_provider(provider.clone())
+                .with_safe_default_protocol_versions()?
+                .with_client_cert_verifier(verifier)
+                .with_single_cert(chain.clone(), key.clone_key())?;
             config.alpn_protocols = protocol.alpn().iter().map(|name| name.to_vec()).collect();
-            Arc::new(config)
+            Ok::<_, TlsError>(Arc::new(config))
         };
-        let (grpc, remoting, http) = (of(Protocol::Grpc), of(Protocol::Remoting), of(Protocol::Http));
+        let (grpc, remoting, http) = (of(Protocol::Grpc)?, of(Protocol::Remoting)?, of(Protocol::Http)?);
         Ok(Accepts { not_after, grpc, remoting, http })
     }
 

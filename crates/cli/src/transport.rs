@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use redstart_log::create_dir_durably;
 use redstart_server::{
-    Transport,
+    Proxies, Transport,
     tls::{self, CertificateFiles, ClientCertificates, Mode, PortTls, Tls},
 };
 use tokio::{
@@ -26,23 +26,25 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 pub struct Transports {
     /// `None` if it is off on every port.
     tls: Option<Tls>,
+    proxies: Option<Proxies>,
 }
 
 impl Transports {
     /// Reads the certificate, or makes one in the data directory.
     pub fn open(config: &Config) -> anyhow::Result<Transports> {
+        let proxies = config.proxy_protocol_from.clone();
         if [config.remoting_tls, config.grpc_tls, config.http_tls].iter().all(|mode| *mode == Mode::Off) {
-            return Ok(Transports { tls: None });
+            return Ok(Transports { tls: None, proxies });
         }
         let dir = &config.data_dir;
         create_dir_durably(dir).map_err(|error| startup::directory(&error, dir))?;
         let tls = Tls::open(&tls_config(config), dir).map_err(|error| startup::tls(&error, config))?;
-        Ok(Transports { tls: Some(tls) })
+        Ok(Transports { tls: Some(tls), proxies })
     }
 
     pub fn with(&self, mode: Mode) -> Transport {
         let tls = self.tls.as_ref().map_or(PortTls::Off, |tls| tls.on_port(mode));
-        Transport { tls }
+        Transport { tls, proxies: self.proxies.clone() }
     }
 
     pub fn tls(&self) -> Option<Tls> {

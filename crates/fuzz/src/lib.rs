@@ -6,6 +6,7 @@ mod bodies;
 mod frames;
 mod grpc;
 mod messages;
+mod proxy;
 mod texts;
 
 /// A function that panics when a promise is broken.
@@ -33,6 +34,7 @@ targets! {
     messages::batch,
     messages::stored_message,
     messages::registration,
+    proxy::proxy_header,
     bodies::body,
     texts::pop_handle,
     texts::receipt_handle,

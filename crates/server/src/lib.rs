@@ -10,6 +10,8 @@ pub mod grpc;
 mod handover;
 pub mod http;
 pub mod listen;
+mod proxies;
+mod proxy_header;
 pub mod remoting;
 mod resources;
 pub mod scrub;
@@ -25,5 +27,12 @@ mod transport;
 pub use access::{Access, MakeUserError, SealError, SealStoredError};
 pub use audit::AuditLog;
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
+pub use proxies::Proxies;
 pub use resources::Resources;
 pub use transport::Transport;
+
+/// What reads the bytes of a balancer. Not an interface: it changes with what it opens.
+#[cfg(feature = "fuzz")]
+pub mod fuzz {
+    pub use crate::proxy_header::{BYTES_MAX, Parsed, parse};
+}

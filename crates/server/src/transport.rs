@@ -1,4 +1,4 @@
-//! How a connection begins, before its protocol: plaintext or TLS.
+//! How a connection begins, before its protocol: the header of a balancer, then plaintext or TLS.
 
 use std::{
     io::{self, ErrorKind},
@@ -9,6 +9,7 @@ use std::{
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::{
+    proxies::{Proxies, read_header},
     stream::Stream,
     throttle::Throttle,
     tls::{PortTls, Protocol},
@@ -17,17 +18,22 @@ use crate::{
 /// First byte of a TLS handshake record. HTTP/1 and HTTP/2 begin with a letter, a Remoting frame with a length that would be far
 /// over the limit if it began with this.
 const TLS_HANDSHAKE: u8 = 0x16;
+/// For a balancer to send its header, which it does as soon as it has connected.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 /// For the last words to a peer that is refused.
 const REFUSE_TIME_MAX: Duration = Duration::from_millis(500);
 /// Bytes of such a peer that are read before the connection is closed.
 const REFUSE_BYTES_MAX: usize = 64 << 10;
 
 static PLAINTEXT: Throttle = Throttle::new();
+static HEADERLESS: Throttle = Throttle::new();
 
 /// How the connections of a port begin. By default in plaintext.
 #[derive(Debug, Clone, Default)]
 pub struct Transport {
     pub tls: PortTls,
+    /// Peers that have to send a PROXY header before anything else.
+    pub proxies: Option<Proxies>,
 }
 
 /// A connection was closed before its protocol began.
@@ -53,9 +59,11 @@ impl Transport {
     }
 
     /// Does what comes before the protocol's own bytes. The caller limits the time.
-    pub(crate) async fn open(&self, stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
+    pub(crate) async fn open(&self, mut stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
         stream.set_nodelay(true)?;
-        let (local, remote) = (stream.local_addr()?, stream.peer_addr()?);
+        let (local, socket) = (stream.local_addr()?, stream.peer_addr()?);
+        let is_proxy = self.proxies.as_ref().is_some_and(|proxies| proxies.contain(socket.ip()));
+        let remote = if is_proxy { client_behind(&mut stream, socket, protocol).await? } else { socket };
         let tls = match &self.tls {
             PortTls::Off => return Ok(Stream::plain(stream, local, remote)),
             PortTls::Permissive(tls) | PortTls::Enforcing(tls) => tls,
@@ -70,6 +78,28 @@ impl Transport {
             return Err(Refused::Plaintext.into());
         }
         Ok(Stream::plain(stream, local, remote))
+    }
+}
+
+/// The client for whom a balancer has connected; the balancer itself if it does so for no client, as for its health checks.
+async fn client_behind(
+    stream: &mut TcpStream,
+    balancer: SocketAddr,
+    protocol: Protocol,
+) -> io::Result<SocketAddr> {
+    let read = tokio::time::timeout(HEADER_TIME_MAX, read_header(stream)).await.map_err(io::Error::from);
+    match read.flatten() {
+        Ok(client) => Ok(client.unwrap_or(balancer)),
+        Err(error) => {
+            // One that closes without a byte tests whether the port is open.
+            if error.kind() != ErrorKind::UnexpectedEof
+                && let Some(repeated) = HEADERLESS.permit()
+            {
+                let port = protocol.name();
+                tracing::warn!(port, remote = %balancer, %error, repeated, "closed a connection of a balancer in proxy_protocol_from");
+            }
+            Err(error)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
-use redstart_server::tls;
+use redstart_server::{Proxies, tls};
 use tracing_subscriber::filter::Targets;
 
 /// A type of values.
@@ -86,6 +86,12 @@ pub const CLIENT_AUTH: Kind<ClientAuth> = Kind {
 
 pub const CLIENT_USER: Kind<tls::UserField> =
     Kind { accepted: "cn or dns", notation: Notation::Text, read: |text| text.parse().ok() };
+
+pub const PROXIES: Kind<Option<Proxies>> = Kind {
+    accepted: "addresses and networks separated by commas, such as 10.0.0.0/8,127.0.0.1",
+    notation: Notation::Text,
+    read: |text| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) },
+};
 
 pub const ADDRESS: Kind<IpAddr> = Kind {
     accepted: "an IP address, such as 127.0.0.1, or 0.0.0.0 for all of the machine",

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use redstart_engine::ConsumeFrom;
-use redstart_server::tls;
+use redstart_server::{Proxies, tls};
 
 use super::{
     alias::{Alias, Unit},
@@ -122,6 +122,9 @@ settings! {
     tls_client_auth: ClientAuth = "none", kind::CLIENT_AUTH, "tls.server.need.client.auth" as Same;
     /// Where a client certificate has the name of its user: the common name of its subject (cn) or its first DNS name (dns).
     tls_client_user: tls::UserField = "cn", kind::CLIENT_USER;
+    /// Balancers that begin every connection with a PROXY header (version 1 or 2), on all ports; the client's address is the one in
+    /// the header. List nothing else: who sends a header can pretend to be any client.
+    proxy_protocol_from: Option<Proxies> = "", kind::PROXIES;
     /// Acknowledge a message after it is durable (sync) or after it is written (async).
     flush: FlushMode = "sync", kind::FLUSH, "flushDiskType" as FlushType;
     /// How often written messages are made durable when `flush` is async.

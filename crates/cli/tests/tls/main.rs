@@ -4,6 +4,7 @@
 
 mod client_certificates;
 mod ports;
+mod proxy_protocol;
 mod reload;
 #[path = "../support/mod.rs"]
 mod support;

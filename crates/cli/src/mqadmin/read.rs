@@ -61,6 +61,7 @@ async fn pull(
     expression: &Expression,
 ) -> anyhow::Result<Pulled> {
     let request = PullRequest {
+        group: c.get("g").filter(|group| !group.is_empty()),
         topic: &queue.topic,
         queue: queue.queue_id,
         offset,

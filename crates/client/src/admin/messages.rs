@@ -91,6 +91,7 @@ impl Admin {
         offset: i64,
     ) -> Result<Message, Error> {
         let request = PullRequest {
+            group: None,
             topic,
             queue,
             offset,

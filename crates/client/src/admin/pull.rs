@@ -31,6 +31,8 @@ impl Expression {
 /// Messages of one queue from an offset on. No group's offset is moved by it.
 #[derive(Debug, Clone, Copy)]
 pub struct PullRequest<'a> {
+    /// The group that reads; `None` for the one that every server knows.
+    pub group: Option<&'a str>,
     pub topic: &'a str,
     pub queue: i32,
     pub offset: i64,
@@ -67,7 +69,7 @@ impl Admin {
         let (kind, expression) = request.expression.fields();
         let wait = if request.wait.is_zero() { 0 } else { WAIT };
         let command = Command::request(code::PULL_MESSAGE)
-            .with_field("consumerGroup", TOOLS_GROUP)
+            .with_field("consumerGroup", request.group.unwrap_or(TOOLS_GROUP))
             .with_field("topic", request.topic)
             .with_field("queueId", request.queue)
             .with_field("queueOffset", request.offset)

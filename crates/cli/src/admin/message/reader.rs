@@ -111,7 +111,15 @@ pub async fn pull(
     queue: &QueueReader,
     wait: Duration,
 ) -> Result<Pulled, Error> {
-    let request = PullRequest { topic, queue: queue.queue, offset: queue.next, max: BATCH, expression, wait };
+    let request = PullRequest {
+        group: None,
+        topic,
+        queue: queue.queue,
+        offset: queue.next,
+        max: BATCH,
+        expression,
+        wait,
+    };
     let mut pulled = admin.pull(&queue.broker.address, &queue.broker.name, &request).await?;
     // Servers compare hashes of tags only, so that others may come, too.
     if let Expression::Tags(tags) = expression {

@@ -143,7 +143,7 @@ pub const COMMANDS: &[Spec] = &[
             value("b", "brokerName", "Name of the broker"),
             value("i", "queueId", "Queue id, with -b"),
             value("o", "offset", "First offset, with -i"),
-            value("g", "consumerGroup", "Ignored; no offset is changed"),
+            value("g", "consumerGroup", "The group that reads; no offset is changed"),
             value(
                 "s",
                 "beginTimestamp",

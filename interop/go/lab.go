@@ -30,6 +30,7 @@ var (
 // lab is what one scenario works with: its names, its clients (stopped at the end) and its labelled messages.
 type lab struct {
 	topic, group string
+	credentials  credentials.SessionCredentials
 	step         atomic.Value
 	mutex        sync.Mutex
 	stops        []func() error
@@ -56,11 +57,18 @@ func must(err error, what string) {
 	check(err == nil, "%s: %v", what, err)
 }
 
-func config(group string) *rmq.Config {
+// actAs sets the user of the clients made from now on, with the secret that lib/auth.py gave it.
+func (l *lab) actAs(user string) { l.signWith(user, "secret-of-"+user) }
+
+func (l *lab) signWith(user, secret string) {
+	l.credentials = credentials.SessionCredentials{AccessKey: user, AccessSecret: secret}
+}
+
+func (l *lab) config(group string) *rmq.Config {
 	return &rmq.Config{
 		Endpoint:      os.Getenv("INTEROP_ENDPOINT"),
 		ConsumerGroup: group,
-		Credentials:   &credentials.SessionCredentials{},
+		Credentials:   &l.credentials,
 	}
 }
 
@@ -74,7 +82,7 @@ func (l *lab) transactional(decide func(*rmq.MessageView) rmq.TransactionResolut
 }
 
 func (l *lab) startProducer(options ...rmq.ProducerOption) rmq.Producer {
-	producer, err := rmq.NewProducer(config(""), options...)
+	producer, err := rmq.NewProducer(l.config(""), options...)
 	must(err, "new producer")
 	producer.SetRequestTimeout(requestTimeout)
 	must(producer.Start(), "start producer")
@@ -98,7 +106,7 @@ func (l *lab) push(listen func(label string, message *rmq.MessageView) bool, sen
 		}
 		return rmq.FAILURE
 	}
-	consumer, err := rmq.NewPushConsumer(config(l.group),
+	consumer, err := rmq.NewPushConsumer(l.config(l.group),
 		rmq.WithPushAwaitDuration(5*time.Second),
 		rmq.WithPushSubscriptionExpressions(map[string]*rmq.FilterExpression{l.topic: rmq.SUB_ALL}),
 		rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: consume}))

@@ -28,7 +28,7 @@ func litePush(l *lab) string {
 		done.add(label + " of " + message.GetLiteTopic())
 		return rmq.SUCCESS
 	}
-	consumer, err := rmq.NewLitePushConsumer(config(l.group), rmq.NewLitePushConsumerConfig(l.topic, time.Minute),
+	consumer, err := rmq.NewLitePushConsumer(l.config(l.group), rmq.NewLitePushConsumerConfig(l.topic, time.Minute),
 		rmq.WithPushAwaitDuration(5*time.Second),
 		rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: consume}))
 	must(err, "new lite push consumer")

@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -47,10 +48,14 @@ var last = scenario{"resume-after-restart", resumeAfterRestart}
 
 func main() {
 	good := true
-	if len(os.Args) > 1 {
+	switch {
+	case len(os.Args) == 1:
+		good = runTogether(scenarios)
+		good = run(last) && good
+	case os.Args[1] == "auth":
+		good = runTogether(authScenarios)
+	default:
 		good = runNamed(os.Args[1])
-	} else {
-		good = runAll()
 	}
 	if !good {
 		os.Exit(1)
@@ -58,7 +63,7 @@ func main() {
 }
 
 func runNamed(name string) bool {
-	for _, scenario := range append(scenarios, last) {
+	for _, scenario := range slices.Concat(scenarios, authScenarios, []scenario{last}) {
 		if scenario.name == name {
 			return run(scenario)
 		}
@@ -68,7 +73,7 @@ func runNamed(name string) bool {
 }
 
 // Scenarios mostly wait, so a few run side by side; each has a topic and a group of its own.
-func runAll() bool {
+func runTogether(scenarios []scenario) bool {
 	parallel, err := strconv.Atoi(os.Getenv("INTEROP_PARALLEL"))
 	if err != nil {
 		parallel = 4
@@ -92,5 +97,5 @@ func runAll() bool {
 	}
 	close(queue)
 	workers.Wait()
-	return run(last) && len(failed) == 0
+	return len(failed) == 0
 }

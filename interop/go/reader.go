@@ -24,7 +24,7 @@ func (l *lab) reader() *reader {
 }
 
 func (l *lab) readerOf(group, topic string, filter *rmq.FilterExpression) (*reader, error) {
-	consumer, err := rmq.NewSimpleConsumer(config(group),
+	consumer, err := rmq.NewSimpleConsumer(l.config(group),
 		// The client sends no polling time; the server derives it from the deadline, which is this and the timeout.
 		rmq.WithSimpleAwaitDuration(5*time.Second),
 		rmq.WithSimpleSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: filter}))

@@ -31,6 +31,7 @@ var (
 // lab is what one scenario works with: its names, its clients (stopped at the end) and its labelled messages.
 type lab struct {
 	topic, group string
+	credentials  primitive.Credentials
 	step         atomic.Value
 	mutex        sync.Mutex
 	stops        []func() error
@@ -64,10 +65,18 @@ func resolver() primitive.NsResolver {
 // instance makes every client a connection and a client id of its own, as if it ran on a machine of its own.
 func instance() string { return fmt.Sprint("go4-", instances.Add(1)) }
 
+// actAs sets the user of the clients made from now on, with the secret that lib/auth.py gave it.
+func (l *lab) actAs(user string) { l.signWith(user, "secret-of-"+user) }
+
+func (l *lab) signWith(user, secret string) {
+	l.credentials = primitive.Credentials{AccessKey: user, SecretKey: secret}
+}
+
 func (l *lab) producerOptions(more ...producer.Option) []producer.Option {
 	return append([]producer.Option{
 		producer.WithNsResolver(resolver()), producer.WithGroupName(l.group + "-producer"),
 		producer.WithInstanceName(instance()), producer.WithSendMsgTimeout(requestTimeout),
+		producer.WithCredentials(l.credentials),
 	}, more...)
 }
 
@@ -113,9 +122,10 @@ func into(i *inbox) listener {
 	}
 }
 
-func consumerOptions(group string, more ...consumer.Option) []consumer.Option {
+func (l *lab) consumerOptions(group string, more ...consumer.Option) []consumer.Option {
 	return append([]consumer.Option{
 		consumer.WithNsResolver(resolver()), consumer.WithGroupName(group), consumer.WithInstance(instance()),
+		consumer.WithCredentials(l.credentials),
 		// A new group begins at the first message.
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 	}, more...)
@@ -123,7 +133,7 @@ func consumerOptions(group string, more ...consumer.Option) []consumer.Option {
 
 // consume starts a push consumer; it is stopped at the end of the scenario, or before by its Shutdown.
 func (l *lab) consume(group, topic string, selector consumer.MessageSelector, listen listener, options ...consumer.Option) rocketmq.PushConsumer {
-	c, err := rocketmq.NewPushConsumer(consumerOptions(group, options...)...)
+	c, err := rocketmq.NewPushConsumer(l.consumerOptions(group, options...)...)
 	must(err, "new push consumer")
 	must(c.Subscribe(topic, selector, listen), "subscribe")
 	must(c.Start(), "start push consumer")

@@ -23,7 +23,7 @@ func pullAssign(l *lab) string {
 		message.Queue = &queue
 		send(p, message)
 	}
-	c, err := rocketmq.NewPullConsumer(consumerOptions(l.group)...)
+	c, err := rocketmq.NewPullConsumer(l.consumerOptions(l.group)...)
 	must(err, "new pull consumer")
 	must(c.Subscribe(l.topic, everything), "subscribe")
 	must(c.Start(), "start pull consumer")
@@ -73,7 +73,7 @@ func pullSubscribe(l *lab) string {
 }
 
 func subscribed(l *lab) rocketmq.PullConsumer {
-	c, err := rocketmq.NewPullConsumer(consumerOptions(l.group, consumer.WithAutoCommit(true))...)
+	c, err := rocketmq.NewPullConsumer(l.consumerOptions(l.group, consumer.WithAutoCommit(true))...)
 	must(err, "new pull consumer")
 	must(c.Subscribe(l.topic, everything), "subscribe")
 	must(c.Start(), "start pull consumer")

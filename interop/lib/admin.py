@@ -1,4 +1,4 @@
-"""Creates the topics and groups of the topic files, in one start of the Java program interop/admin."""
+"""What the harness does as the administrator of a server, by the Java programs of interop/admin: one start for all of it."""
 
 import subprocess
 
@@ -13,14 +13,27 @@ def setup():
 
 
 def run(server, files):
-    """`files`: each file of topics with the languages that stand for {lang} in it."""
+    """Creates the topics and groups of files, each with the languages that stand for {lang} in it."""
+    java(server, "Admin", server.address("namesrv_port"), server.address("broker_port"),
+         *(word for file, languages in files.items() for word in (str(file), ",".join(languages))))
+
+
+def stored(server, topics):
+    """How many messages each topic has."""
+    lines = java(server, "Stored", server.address("namesrv_port"), *topics).split("\n")
+    return {topic: int(count) for topic, count in (line.split() for line in lines if line)}
+
+
+def java(server, main, *arguments):
+    """Runs a program; what it prints. Requests are signed if the server's folder has a file of mqadmin that names a user."""
     class_path = f"{WORK}/admin/build/classes:{tools.maven_class_path(FOLDER, 'admin', 'compile')}"
-    log = f"{server.state['folder']}/admin.log"
-    with open(log, "ab") as output:
+    folder = server.state["folder"]
+    log = f"{folder}/admin.log"
+    with open(log, "ab") as errors:
         done = subprocess.run(
-            ["java", "-Xmx256m", f"-Duser.home={server.state['folder']}", "-cp", class_path, "Admin",
-             server.address("namesrv_port"), server.address("broker_port"), 
-             *(word for file, languages in files.items() for word in (str(file), ",".join(languages)))],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+            ["java", "-Xmx256m", f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", class_path, main, *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
+        errors.write(done.stdout.encode())
     if done.returncode != 0:
-        raise RuntimeError(f"the admin program failed; see {log}")
+        raise RuntimeError(f"the program {main} failed; see {log}")
+    return done.stdout

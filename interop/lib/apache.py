@@ -1,9 +1,11 @@
 """Apache RocketMQ: a name server, and a proxy in local mode, which runs the broker inside itself. With
 INTEROP_APACHE_MODE=cluster the broker is a process of its own: only then does the proxy know lite topics."""
 
+import json
 import os
 import string
 
+import auth
 import net
 import process
 import tools
@@ -26,7 +28,7 @@ def setup():
     tools.maven_class_path(CONFIG, "apache")
 
 
-def prepare(folder):
+def prepare(folder, asks):
     # The broker takes listenPort - 2 for itself as well (its "fast" port).
     first = net.free_block(7)
     state = {
@@ -34,10 +36,18 @@ def prepare(folder):
         "grpc_port": first + 5, "proxy_remoting_port": first + 6, "data": str(folder / "data"), "mode": MODE,
         "delay_levels": DELAY_LEVELS,
     }
-    for name in ("namesrv.conf", "broker.conf", "proxy.json"):
-        text = string.Template((SETTINGS / name).read_text()).substitute(state)
+    values = {**state, "admin": auth.ADMIN, "admin_secret": auth.secret(auth.ADMIN)}
+    texts = {name: filled(SETTINGS / name, values) for name in ("namesrv.conf", "broker.conf", "proxy.json")}
+    if asks:
+        texts["broker.conf"] += filled(CONFIG / "auth.conf", values)
+        texts["proxy.json"] = json.dumps(json.loads(texts["proxy.json"]) | json.loads(filled(CONFIG / "auth.json", values)))
+    for name, text in texts.items():
         (folder / name).write_text(text)
     return state
+
+
+def filled(path, values):
+    return string.Template(path.read_text()).substitute(values)
 
 
 def java(state, heap, main, *arguments):

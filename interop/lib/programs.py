@@ -16,27 +16,32 @@ RUNNING = set()
 
 class Program(NamedTuple):
     """A folder with a `run`; the names it must report on; the topics and groups it needs; whether it shares the machine
-    with others of its kind: it waits more than it works, and never restarts the server."""
+    with others of its kind: it waits more than it works, and never restarts the server; whether it has the cases with
+    credentials."""
     folder: str
     contract: str
     topics: str
     small: bool = False
+    auth: bool = False
 
 
 OWN_MQADMIN = "mqadmin-own"
 GRPC = ("scenarios.txt", "topics.txt")
 REMOTING = ("scenarios-remoting.txt", "topics-remoting.txt")
 OTHERS = ("scenarios-others.txt", "topics-others.txt")
+# The cases with credentials, which the programs that have them run when they are called with AUTH or the name of a case.
+AUTH = "auth"
+AUTH_CONTRACT, AUTH_TOPICS = "scenarios-auth.txt", "topics-auth.txt"
 PROGRAMS = {
-    "java": Program("java", *GRPC),
-    "go": Program("go", *GRPC),
-    "node": Program("node", *GRPC),
-    "python": Program("python", *GRPC),
-    "rust": Program("rust", *GRPC),
+    "java": Program("java", *GRPC, auth=True),
+    "go": Program("go", *GRPC, auth=True),
+    "node": Program("node", *GRPC, auth=True),
+    "python": Program("python", *GRPC, auth=True),
+    "rust": Program("rust", *GRPC, auth=True),
     # One program, two clients: 4.9 and 5.x, both over Remoting.
-    "java49": Program("java4", *REMOTING),
-    "java5r": Program("java4", *REMOTING),
-    "go4": Program("go4", *REMOTING),
+    "java49": Program("java4", *REMOTING, auth=True),
+    "java5r": Program("java4", *REMOTING, auth=True),
+    "go4": Program("go4", *REMOTING, auth=True),
     # The C++ client, by way of its binding for Python.
     "cpp": Program("cpp", *OTHERS, small=True),
     "ali-ons": Program("ali-ons", *OTHERS, small=True),
@@ -48,8 +53,8 @@ PROGRAMS = {
     "spring": Program("others", *OTHERS, small=True),
     "spring5": Program("others", "scenarios-others.txt", "topics-spring5.txt", small=True),
     # One program, two tools: Apache's own and the one that is part of the redstart binary.
-    "mqadmin": Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
-    OWN_MQADMIN: Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt"),
+    "mqadmin": Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt", auth=True),
+    OWN_MQADMIN: Program("mqadmin", "mqadmin/commands.txt", "topics-mqadmin.txt", auth=True),
 }
 LANGUAGES = list(PROGRAMS)
 
@@ -58,9 +63,14 @@ def script(language):
     return INTEROP / PROGRAMS[language].folder / "run"
 
 
-def contract(language):
-    lines = (INTEROP / PROGRAMS[language].contract).read_text().splitlines()
+def names(file):
+    """The names in a list of scenarios."""
+    lines = (INTEROP / file).read_text().splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def is_auth(scenario):
+    return scenario == AUTH or scenario in names(AUTH_CONTRACT)
 
 
 def topics(languages):
@@ -76,11 +86,11 @@ def setup(language):
     tools.run([script(language), "setup"], cwd=script(language).parent, env=environment)
 
 
-def run(language, scenario, environment, log, report):
+def run(language, arguments, environment, log, report):
     """Runs one program to its end, passing its result lines on as they come."""
     with open(log, "ab") as errors:
         child = subprocess.Popen(
-            [str(script(language)), *([scenario] if scenario else [])],
+            [str(script(language)), *arguments],
             cwd=script(language).parent, env={**os.environ, **environment, "INTEROP_NAME": language},
             start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace")

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import auth
 import net
 import process
 import tools
@@ -24,11 +25,15 @@ def setup():
     tools.run(["cargo", "build", "--release", "--bin", "redstart"], cwd=ROOT)
 
 
-def prepare(folder):
+def prepare(folder, asks):
     """Chooses ports and lays out the data folder; starts nothing."""
+    secret_file = folder / "admin-secret"
+    if asks:
+        secret_file.write_text(auth.secret(auth.ADMIN) + "\n")
     # The broker takes its port - 2 as well, as Apache does (the "VIP" or "fast" port).
     first = net.free_block(5)
-    return {"namesrv_port": first, "broker_port": first + 3, "grpc_port": first + 4, "data": str(folder / "data")}
+    return {"namesrv_port": first, "broker_port": first + 3, "grpc_port": first + 4, "data": str(folder / "data"),
+            "admin_secret_file": str(secret_file) if asks else None}
 
 
 def certificate(state):
@@ -45,6 +50,8 @@ def launch_broker(state):
         "--transaction-check-after", "3", "--transaction-check-interval", "3",
         "--message-delay-levels", DELAY_LEVELS,
     ]
+    if state["admin_secret_file"]:
+        command += ["--auth", "--admin-secret-file", state["admin_secret_file"]]
     command += os.environ.get("INTEROP_REDSTART_FLAGS", "").split()
     state["processes"]["broker"] = process.spawn(command, f"{state['folder']}/redstart.log")
 

@@ -16,9 +16,10 @@ class Server:
         self.kind = KINDS[state["kind"]]
 
     @classmethod
-    def prepare(cls, kind, folder):
+    def prepare(cls, kind, folder, asks=False):
+        """`asks`: for credentials; lib/auth.py names the administrator."""
         folder.mkdir(parents=True)
-        state = {"kind": kind, "folder": str(folder), "processes": {}, **KINDS[kind].prepare(folder)}
+        state = {"kind": kind, "folder": str(folder), "processes": {}, **KINDS[kind].prepare(folder, asks)}
         return cls(state)
 
     @classmethod

@@ -9,6 +9,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
+from access import CASES, Operator
 from checks import ALONE, LANES, commands
 from shell import Broken, OwnShell, Shell, World
 
@@ -54,12 +55,26 @@ def lane(chosen):
         shutil.rmtree(shell.folder, ignore_errors=True)
 
 
+def signed(names):
+    """The cases with credentials, one after the other: they share the file that names the user."""
+    shell = Shell() if NAME == "mqadmin" else OwnShell()
+    try:
+        operator = Operator(shell, NAME)
+        return all([attempt(operator, name, run) for name, run in CASES.items() if names == ["auth"] or name in names])
+    finally:
+        shell.close()
+        shutil.rmtree(shell.folder, ignore_errors=True)
+
+
 def chosen(modules):
     names = sys.argv[1:]
     return {name: run for name, run in commands(modules).items() if not names or name in names}
 
 
 def main():
+    names = sys.argv[1:]
+    if names == ["auth"] or CASES.keys() & names:
+        return 0 if signed(names) else 1
     with ThreadPoolExecutor(len(LANES)) as pool:
         results = list(pool.map(lambda modules: lane(chosen(modules)), LANES))
     return 0 if all(results) & lane(chosen(ALONE)) else 1

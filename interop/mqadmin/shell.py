@@ -55,6 +55,7 @@ class OwnShell(Shell):
         path = self.folder / "output"
         with open(path, "wb") as output:
             child = subprocess.Popen([os.environ["INTEROP_OWN_MQADMIN"], "mqadmin", *map(str, words)], cwd=self.folder,
+                                     env={**os.environ, "ROCKETMQ_HOME": str(self.folder)},
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + limit
 

@@ -1,4 +1,5 @@
-import { runScenarios, skip } from './lib/harness.mjs';
+import { runScenarios, runTogether, skip } from './lib/harness.mjs';
+import * as auth from './scenarios/auth.mjs';
 import * as messages from './scenarios/messages.mjs';
 import * as filters from './scenarios/filters.mjs';
 import * as fifo from './scenarios/fifo.mjs';
@@ -43,4 +44,18 @@ const scenarios = [
   { name: 'resume-after-restart', run: sharing.resumeAfterRestart, limit: seconds(180), alone: true },
 ];
 
-process.exit(await runScenarios('node', scenarios, process.argv.slice(2)));
+/** For a server that asks for credentials. */
+const authScenarios = [
+  { name: 'auth-right-key', run: auth.exchange },
+  { name: 'auth-prefix', run: auth.exchange },
+  { name: 'auth-source', run: auth.source },
+  { name: 'auth-no-group-right', run: auth.noGroupRight },
+  { name: 'auth-no-topic-right', run: auth.noTopicRight },
+  { name: 'auth-deny', run: auth.deny },
+  { name: 'auth-disabled-user', run: auth.disabledUser },
+  { name: 'auth-wrong-key', run: auth.wrongKey },
+];
+
+const names = process.argv.slice(2);
+const signed = authScenarios.filter(({ name }) => names[0] === 'auth' || names.includes(name));
+process.exit(signed.length > 0 ? await runTogether('node', signed) : await runScenarios('node', scenarios, names));

@@ -32,11 +32,16 @@ class Clients:
         self._lang = lang
         self._open = []
         self._tls = scenario == "tls"
+        self._credentials = Credentials()
         # Topic and group are prepared under the scenario's name, see topics.txt.
         self.topic = self.named(scenario)
         self.group = self.named(scenario)
         # Tag of every message of this run; subscriptions name it, so no run sees what an earlier one left behind.
         self.tag = f"run-{secrets.token_hex(4)}"
+
+    def act_as(self, user, secret=None):
+        """The user of the clients made from now on. Its secret is what lib/auth.py gave it, unless another is to be tried."""
+        self._credentials = Credentials(user, secret or f"secret-of-{user}")
 
     def named(self, suffix):
         return f"{self._lang}-{suffix}"
@@ -50,27 +55,27 @@ class Clients:
 
     def producer(self, topics=None, checker=None):
         topics = [self.topic] if topics is None else topics
-        return self._start(Producer(configuration(), topics, checker=checker, tls_enable=self._tls))
+        return self._start(Producer(self._configuration(), topics, checker=checker, tls_enable=self._tls))
 
     def simple_consumer(self, group=None, topic=None, filter=None):
         """A consumer whose group has a position: a new group may start at the newest message of its first receive."""
         subscription = {topic or self.topic: filter or FilterExpression(self.tag)}
         consumer = self._start(
-            SimpleConsumer(configuration(), group or self.group, subscription, POLL_S, tls_enable=self._tls))
+            SimpleConsumer(self._configuration(), group or self.group, subscription, POLL_S, tls_enable=self._tls))
         prime(consumer)
         return consumer
 
     def push_consumer(self, consume):
         subscription = {self.topic: FilterExpression(self.tag)}
         return self._start(
-            PushConsumer(configuration(), self.group, Listener(consume), subscription, tls_enable=self._tls))
+            PushConsumer(self._configuration(), self.group, Listener(consume), subscription, tls_enable=self._tls))
 
     def lite_push_consumer(self, consume):
         return self._start(
-            LitePushConsumer(configuration(), self.group, self.topic, Listener(consume), tls_enable=False))
+            LitePushConsumer(self._configuration(), self.group, self.topic, Listener(consume), tls_enable=False))
 
     def lite_simple_consumer(self):
-        return self._start(LiteSimpleConsumer(self.topic, configuration(), self.group, POLL_S, tls_enable=False))
+        return self._start(LiteSimpleConsumer(self.topic, self._configuration(), self.group, POLL_S, tls_enable=False))
 
     def await_server(self):
         """After a restart Apache takes connections before its name server knows the topics again, and then keeps the
@@ -85,6 +90,9 @@ class Clients:
         for client in self._open:
             with contextlib.suppress(Exception):
                 client.shutdown()
+
+    def _configuration(self):
+        return ClientConfiguration(ENDPOINT, self._credentials)
 
     def _start(self, client):
         # The client handles an answer that is there before it looks in the thread that asked, and needs an event loop
@@ -101,10 +109,6 @@ class Listener(MessageListener):
 
     def consume(self, message):
         return self._consume(message)
-
-
-def configuration():
-    return ClientConfiguration(ENDPOINT, Credentials())
 
 
 def prime(consumer):

@@ -48,11 +48,16 @@ def run_scenarios(lang, scenarios, names):
         return 2
     chosen = [scenario for scenario in scenarios if not names or scenario.name in names]
     Clients(lang, "plaintext").await_server()
+    together = run_together(lang, [scenario for scenario in chosen if not scenario.alone])
+    return max([together, *(0 if report(lang, scenario) else 1 for scenario in chosen if scenario.alone)])
+
+
+def run_together(lang, scenarios):
+    """Runs scenarios side by side; the exit code."""
     results = []
     waiting = queue.SimpleQueue()
-    for scenario in chosen:
-        if not scenario.alone:
-            waiting.put(scenario)
+    for scenario in scenarios:
+        waiting.put(scenario)
 
     def work():
         while True:
@@ -67,7 +72,6 @@ def run_scenarios(lang, scenarios, names):
         worker.start()
     for worker in workers:
         worker.join()
-    results.extend(report(lang, scenario) for scenario in chosen if scenario.alone)
     return 0 if all(results) else 1
 
 

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from harness import Scenario, run_scenarios, skip
-from scenarios import (delay, fifo, filters, lite, messages, priorities, push, refusals, sharing, simple,
+from harness import Scenario, run_scenarios, run_together, skip
+from scenarios import (auth, delay, fifo, filters, lite, messages, priorities, push, refusals, sharing, simple,
                        transactions)
 
 
@@ -48,8 +48,26 @@ SCENARIOS = [
     Scenario("resume-after-restart", sharing.resume_after_restart, limit_s=420, alone=True),
 ]
 
+# For a server that asks for credentials.
+AUTH_SCENARIOS = [
+    Scenario("auth-right-key", auth.right_key),
+    Scenario("auth-prefix", auth.prefix),
+    Scenario("auth-source", auth.source),
+    Scenario("auth-no-group-right", auth.no_group_right),
+    Scenario("auth-no-topic-right", auth.no_topic_right),
+    Scenario("auth-deny", auth.deny),
+    Scenario("auth-disabled-user", auth.disabled_user),
+    Scenario("auth-wrong-key", auth.wrong_key),
+]
+
 if __name__ == "__main__":
-    code = run_scenarios("python", SCENARIOS, sys.argv[1:])
+    names = sys.argv[1:]
+    if names == ["auth"]:
+        code = run_together("python", AUTH_SCENARIOS)
+    elif names and names[0].startswith("auth-"):
+        code = run_together("python", [scenario for scenario in AUTH_SCENARIOS if scenario.name in names])
+    else:
+        code = run_scenarios("python", SCENARIOS, names)
     sys.stdout.flush()
     # The client's threads are not daemons and outlive a scenario that ran into its limit.
     os._exit(code)

@@ -6,10 +6,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** Creates every topic and group of each file: Admin NAMESRV BROKER [FILE LANG,LANG...]... */
 public final class Admin {
     public static void main(String[] arguments) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
-        admin.setNamesrvAddr(arguments[0]);
-        admin.setInstanceName("interop");
-        admin.start();
+        DefaultMQAdminExt admin = Operator.start(arguments[0]);
         try {
             for (int i = 2; i + 1 < arguments.length; i += 2) {
                 createAll(admin, arguments[1], Path.of(arguments[i]), List.of(arguments[i + 1].split(",")));

@@ -19,6 +19,7 @@ const logger = { info: verbose, warn: verbose, error: verbose, debug: () => {} }
 export class Clients {
   #lang;
   #tls;
+  #credentials;
   #open = [];
 
   constructor(lang, scenario) {
@@ -29,6 +30,11 @@ export class Clients {
     this.group = this.named(scenario);
     /** Tag of every message of this run; subscriptions name it, so no run sees what an earlier one left behind. */
     this.tag = `run-${randomBytes(4).toString('hex')}`;
+  }
+
+  /** The user of the clients made from now on. Its secret is what lib/auth.py gave it, unless another is to be tried. */
+  actAs(user, secret = `secret-of-${user}`) {
+    this.#credentials = { accessKey: user, accessSecret: secret };
   }
 
   named(suffix) {
@@ -99,7 +105,8 @@ export class Clients {
   }
 
   #options() {
-    return { endpoints: ENDPOINT, namespace: '', sslEnabled: this.#tls, logger };
+    const credentials = this.#credentials ? { sessionCredentials: this.#credentials } : {};
+    return { endpoints: ENDPOINT, namespace: '', sslEnabled: this.#tls, logger, ...credentials };
   }
 
   async #start(client) {

@@ -38,17 +38,22 @@ export async function runScenarios(lang, scenarios, names) {
   await probe.awaitServer();
   await probe.close();
 
-  let failures = 0;
-  const runOne = async (scenario) => {
-    if (!(await report(lang, scenario))) failures += 1;
-  };
+  const together = await runTogether(lang, chosen.filter((s) => !s.alone));
+  let failed = together !== 0;
+  for (const scenario of chosen.filter((s) => s.alone)) failed = !(await report(lang, scenario)) || failed;
+  return failed ? 1 : 0;
+}
 
-  const queue = chosen.filter((s) => !s.alone);
+/** Runs scenarios side by side; the exit code. */
+export async function runTogether(lang, scenarios) {
+  const queue = [...scenarios];
+  let failures = 0;
   const worker = async () => {
-    for (let next = queue.shift(); next; next = queue.shift()) await runOne(next);
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      if (!(await report(lang, next))) failures += 1;
+    }
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
-  for (const scenario of chosen.filter((s) => s.alone)) await runOne(scenario);
   return failures === 0 ? 0 : 1;
 }
 

@@ -34,6 +34,8 @@ pub struct Clients {
     /// Topic and group are prepared under the scenario's name, see topics.txt.
     pub topic: String,
     pub group: String,
+    /// User and secret, where the server asks for them.
+    credentials: Option<(String, String)>,
     /// Tag of every message of this run; receives name it, so no run sees what an earlier one left behind.
     pub tag: String,
 }
@@ -45,12 +47,22 @@ impl Clients {
             lang,
             topic: name.clone(),
             group: name,
+            credentials: None,
             tag: format!("run-{:x}-{}", unix_ms(), std::process::id()),
         }
     }
 
     pub fn named(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.lang)
+    }
+
+    /// With the secret that lib/auth.py gave the user.
+    pub fn acting_as(&self, user: &str) -> Self {
+        self.signing_with(user, &format!("secret-of-{user}"))
+    }
+
+    pub fn signing_with(&self, user: &str, secret: &str) -> Self {
+        Clients { credentials: Some((user.to_owned(), secret.to_owned())), ..self.clone() }
     }
 
     pub fn on_topic(&self, topic: String) -> Self {
@@ -62,14 +74,15 @@ impl Clients {
     }
 
     pub async fn producer(&self) -> Result<Producer, ClientError> {
-        started(Producer::new(self.producer_option(), client_option())?).await
+        started(Producer::new(self.producer_option(), self.client_option())?).await
     }
 
     pub async fn transaction_producer(
         &self,
         checker: Box<TransactionChecker>,
     ) -> Result<Producer, ClientError> {
-        started(Producer::new_transaction_producer(self.producer_option(), client_option(), checker)?).await
+        started(Producer::new_transaction_producer(self.producer_option(), self.client_option(), checker)?)
+            .await
     }
 
     /// After a restart Apache takes connections before its name server knows the topics again, and then keeps the
@@ -87,6 +100,18 @@ impl Clients {
         producer.shutdown().await
     }
 
+    fn client_option(&self) -> ClientOption {
+        let mut option = ClientOption::default();
+        option.set_access_url(endpoint());
+        option.set_enable_tls(false);
+        option.set_long_polling_timeout(POLL);
+        if let Some((user, secret)) = &self.credentials {
+            option.set_access_key(user);
+            option.set_secret_key(secret);
+        }
+        option
+    }
+
     fn producer_option(&self) -> ProducerOption {
         let mut option = ProducerOption::default();
         option.set_topics(vec![self.topic.clone()]);
@@ -102,7 +127,7 @@ impl Clients {
         let mut option = SimpleConsumerOption::default();
         option.set_consumer_group(&self.group);
         option.set_topics(vec![self.topic.clone()]);
-        let mut inner = SimpleConsumer::new(option, client_option())?;
+        let mut inner = SimpleConsumer::new(option, self.client_option())?;
         inner.start().await?;
         let consumer = Consumer { inner, topic: self.topic.clone(), filter };
         consumer.prime().await?;
@@ -113,14 +138,6 @@ impl Clients {
 async fn started(mut producer: Producer) -> Result<Producer, ClientError> {
     producer.start().await?;
     Ok(producer)
-}
-
-fn client_option() -> ClientOption {
-    let mut option = ClientOption::default();
-    option.set_access_url(endpoint());
-    option.set_enable_tls(false);
-    option.set_long_polling_timeout(POLL);
-    option
 }
 
 pub struct Arrival {

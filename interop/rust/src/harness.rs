@@ -65,6 +65,10 @@ impl Scenario {
         Scenario { name, limit: Duration::from_secs(limit_s), run, alone: false }
     }
 
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
@@ -86,10 +90,19 @@ pub async fn run_scenarios(lang: &'static str, scenarios: Vec<Scenario>, names: 
     let (alone, together): (Vec<_>, Vec<_>) = chosen.partition(|s| s.alone);
 
     Clients::new(lang, "plaintext").await_server().await;
+    let mut code = run_together(lang, together).await;
+    for scenario in alone {
+        code |= u8::from(!report(lang, scenario).await);
+    }
+    code
+}
+
+/// Runs scenarios side by side; returns the exit code.
+pub async fn run_together(lang: &'static str, scenarios: Vec<Scenario>) -> u8 {
     let parallel = std::env::var("INTEROP_PARALLEL").ok().and_then(|n| n.parse().ok()).unwrap_or(PARALLEL);
     let places = Arc::new(Semaphore::new(parallel));
     let mut running = JoinSet::new();
-    for scenario in together {
+    for scenario in scenarios {
         let places = places.clone();
         running.spawn(async move {
             let _place = places.acquire_owned().await;
@@ -99,9 +112,6 @@ pub async fn run_scenarios(lang: &'static str, scenarios: Vec<Scenario>, names: 
     let mut passed = true;
     while let Some(result) = running.join_next().await {
         passed &= result.unwrap_or(false);
-    }
-    for scenario in alone {
-        passed &= report(lang, scenario).await;
     }
     u8::from(!passed)
 }

@@ -6,8 +6,8 @@ mod scenarios;
 
 use std::process::ExitCode;
 
-use harness::{run_scenarios, skip, Scenario};
-use scenarios::{delay, fifo, filters, messages, refusals, sharing, simple, transactions};
+use harness::{run_scenarios, run_together, skip, Scenario};
+use scenarios::{auth, delay, fifo, filters, messages, refusals, sharing, simple, transactions};
 
 fn scenarios() -> Vec<Scenario> {
     vec![
@@ -40,8 +40,28 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+/// For a server that asks for credentials.
+fn auth_scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new("auth-right-key", 120, auth::exchange),
+        Scenario::new("auth-prefix", 120, auth::exchange),
+        Scenario::new("auth-source", 120, auth::source),
+        Scenario::new("auth-no-group-right", 60, auth::no_group_right),
+        Scenario::new("auth-no-topic-right", 60, auth::no_topic_right),
+        Scenario::new("auth-deny", 60, auth::deny),
+        Scenario::new("auth-disabled-user", 60, auth::disabled_user),
+        Scenario::new("auth-wrong-key", 60, auth::wrong_key),
+    ]
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let names: Vec<String> = std::env::args().skip(1).collect();
-    ExitCode::from(run_scenarios("rust", scenarios(), &names).await)
+    let is_chosen = |scenario: &Scenario| names.iter().any(|name| name == "auth" || name == scenario.name());
+    let signed: Vec<_> = auth_scenarios().into_iter().filter(is_chosen).collect();
+    ExitCode::from(if signed.is_empty() {
+        run_scenarios("rust", scenarios(), &names).await
+    } else {
+        run_together("rust", signed).await
+    })
 }

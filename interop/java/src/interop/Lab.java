@@ -10,8 +10,11 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.SessionCredentialsProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.PushConsumerBuilder;
@@ -32,6 +35,7 @@ final class Lab {
     private final String name;
     private final List<Closeable> clients = Collections.synchronizedList(new ArrayList<>());
     private volatile String step = "starting";
+    private SessionCredentialsProvider credentials;
 
     Lab(String scenario) {
         name = "java-" + scenario;
@@ -54,15 +58,27 @@ final class Lab {
         return step;
     }
 
+    /** The user of the clients made from now on, with the secret that lib/auth.py gave it. */
+    void actAs(String user) {
+        actAs(user, "secret-of-" + user);
+    }
+
+    void actAs(String user, String secret) {
+        credentials = new StaticSessionCredentialsProvider(user, secret);
+    }
+
     ClientConfiguration configuration() {
         boolean plain = name.equals("java-plaintext")
             || !name.equals("java-tls") && !System.getenv().getOrDefault("INTEROP_PLAINTEXT", "").isEmpty();
-        return ClientConfiguration.newBuilder()
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
             .setEndpoints(System.getenv("INTEROP_ENDPOINT"))
             .enableSsl(!plain)
             // Above the default of 3 s: builds and other programs share the machine.
-            .setRequestTimeout(Duration.ofSeconds(10))
-            .build();
+            .setRequestTimeout(Duration.ofSeconds(10));
+        if (credentials != null) {
+            builder.setCredentialProvider(credentials);
+        }
+        return builder.build();
     }
 
     Producer producer(String... topics) throws ClientException {

@@ -6,11 +6,14 @@ import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -19,6 +22,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What one scenario works with: its names, its clients (stopped at the end) and its labelled messages. */
@@ -33,6 +37,7 @@ final class Lab {
     private final String name;
     private final List<AutoCloseable> clients = Collections.synchronizedList(new ArrayList<>());
     private volatile String step = "starting";
+    private RPCHook hook;
 
     Lab(String scenario) {
         name = NAME + "-" + scenario;
@@ -55,6 +60,20 @@ final class Lab {
         return step;
     }
 
+    /** The user of the clients made from now on, with the secret that lib/auth.py gave it. */
+    void actAs(String user) {
+        actAs(user, "secret-of-" + user);
+    }
+
+    void actAs(String user, String secret) {
+        hook = new AclClientRPCHook(new SessionCredentials(user, secret));
+    }
+
+    /** What signs requests; null where nobody asks for it. */
+    RPCHook hook() {
+        return hook;
+    }
+
     /** Every client is a connection and a client id of its own, as if it ran on a machine of its own. */
     <T extends ClientConfig> T connect(T client) {
         client.setNamesrvAddr(NAMESRV);
@@ -66,7 +85,7 @@ final class Lab {
     }
 
     DefaultMQProducer producer() throws Exception {
-        return start(new DefaultMQProducer(group() + "-producer"));
+        return start(new DefaultMQProducer(group() + "-producer", hook));
     }
 
     TransactionMQProducer transactional(TransactionListener listener) throws Exception {
@@ -87,7 +106,7 @@ final class Lab {
 
     /** A push consumer that is not yet subscribed or started; a new group begins at the first message. */
     DefaultMQPushConsumer consumer(String group) {
-        return prepare(new DefaultMQPushConsumer(group));
+        return prepare(new DefaultMQPushConsumer(group, hook, new AllocateMessageQueueAveragely()));
     }
 
     DefaultMQPushConsumer prepare(DefaultMQPushConsumer consumer) {
@@ -132,7 +151,7 @@ final class Lab {
     }
 
     DefaultMQAdminExt admin() throws Exception {
-        DefaultMQAdminExt admin = connect(new DefaultMQAdminExt(10_000));
+        DefaultMQAdminExt admin = connect(new DefaultMQAdminExt(hook, 10_000));
         admin.start();
         keep(admin::shutdown);
         return admin;

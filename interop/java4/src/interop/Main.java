@@ -60,30 +60,49 @@ public final class Main {
         SCENARIOS.put(ALONE, Restart::resume);
     }
 
+    /** For a server that asks for credentials: the argument `auth`, or the name of one. */
+    private static final Map<String, Scenario> AUTH_SCENARIOS = new LinkedHashMap<>();
+
+    static {
+        AUTH_SCENARIOS.put("auth-right-key", Auth::exchange);
+        AUTH_SCENARIOS.put("auth-prefix", Auth::exchange);
+        AUTH_SCENARIOS.put("auth-source", Auth::source);
+        AUTH_SCENARIOS.put("auth-no-group-right", Auth::noGroupRight);
+        AUTH_SCENARIOS.put("auth-no-topic-right", Auth::noTopicRight);
+        AUTH_SCENARIOS.put("auth-deny", Auth::deny);
+        AUTH_SCENARIOS.put("auth-disabled-user", Auth::disabledUser);
+        AUTH_SCENARIOS.put("auth-wrong-key", Auth::wrongKey);
+    }
+
     public static void main(String[] arguments) throws Exception {
         System.setOut(System.err);
-        boolean good = arguments.length > 0 ? one(arguments[0]) : all();
+        boolean good = arguments.length == 0 ? all() : arguments[0].equals("auth") ? together(AUTH_SCENARIOS) : one(arguments[0]);
         // The client leaves threads behind that would keep the process alive.
         System.exit(good ? 0 : 1);
     }
 
     private static boolean one(String name) {
-        return new Runner(name, SCENARIOS.get(name)).call();
+        return new Runner(name, SCENARIOS.getOrDefault(name, AUTH_SCENARIOS.get(name))).call();
     }
 
     private static boolean all() throws Exception {
+        // The restart would disturb the others, so it runs alone, at the end.
+        Map<String, Scenario> others = new LinkedHashMap<>(SCENARIOS);
+        others.remove(ALONE);
+        boolean good = together(others);
+        return one(ALONE) && good;
+    }
+
+    private static boolean together(Map<String, Scenario> scenarios) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(PARALLEL);
         List<Future<Boolean>> results = new ArrayList<>();
-        for (String name : SCENARIOS.keySet()) {
-            // The restart would disturb the others, so it runs alone, at the end.
-            if (!name.equals(ALONE)) {
-                results.add(pool.submit(new Runner(name, SCENARIOS.get(name))));
-            }
+        for (String name : scenarios.keySet()) {
+            results.add(pool.submit(new Runner(name, scenarios.get(name))));
         }
         boolean good = true;
         for (Future<Boolean> result : results) {
             good &= result.get();
         }
-        return one(ALONE) && good;
+        return good;
     }
 }

@@ -1,5 +1,6 @@
 //! The scenarios, by subject.
 
+pub mod auth;
 pub mod delay;
 pub mod fifo;
 pub mod filters;

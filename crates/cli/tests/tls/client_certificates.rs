@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command, sync::Arc};
 
 use super::world::{Authority, Broker, CLUSTER_INFO, Issued, ask, client_config, connect, get};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use prost::Message as _;
 use redstart_auth::{
     Secret,
@@ -59,7 +59,7 @@ impl World {
         let stream = tokio::net::TcpStream::connect(self.broker.grpc).await?;
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let stream = connector.connect("localhost".try_into()?, stream).await?;
-        let (mut client, connection) = h2::client::handshake::<_, Bytes>(stream).await?;
+        let (mut client, connection) = h2::client::handshake(stream).await?;
         tokio::spawn(connection);
         let request = http::Request::post("http://localhost/apache.rocketmq.v2.MessagingService/QueryRoute")
             .header("content-type", "application/grpc")
@@ -86,7 +86,7 @@ impl World {
 /// The fields of a request that `admin` has signed.
 fn signed_by_admin() -> String {
     let key = SigningKey::new(&Secret::new(SECRET));
-    let signature = Content::new([("AccessKey", "admin")].into_iter(), b"").sign(&key);
+    let signature = Content::new([("AccessKey", "admin")], b"").sign(&key);
     format!(r#"{{"AccessKey":"admin","Signature":"{signature}"}}"#)
 }
 

@@ -1,7 +1,5 @@
 //! A topic or group that is created, changed or deleted is listed once, when that is in force.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use redstart_engine::*;
 
 use crate::support::*;

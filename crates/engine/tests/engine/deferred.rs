@@ -1,7 +1,5 @@
 //! Messages that are stored and not yet visible: delayed, transactional, sent back.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use redstart_engine::*;
 use redstart_log::Position;
 

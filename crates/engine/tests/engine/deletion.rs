@@ -1,7 +1,5 @@
 //! What happens to requests for a topic or a group whose deletion is under way.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use redstart_engine::*;
 use redstart_log::Position;
 

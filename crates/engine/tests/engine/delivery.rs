@@ -1,7 +1,5 @@
 //! Delivery: pop, ack, retry, dead letters, order, priority.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use redstart_engine::*;
 
 use crate::support::*;

@@ -1,7 +1,5 @@
 //! What happens to a message that did not reach its consumer: it is given back, or passed over with proof.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use redstart_engine::*;

@@ -1,8 +1,6 @@
 //! Every limit: what is exactly at it is taken, one more is refused by an error that names the limit and the value, and
 //! nothing of a refused request is stored.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{collections::BTreeMap, time::Duration};
 
 use redstart_engine::*;

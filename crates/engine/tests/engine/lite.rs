@@ -1,7 +1,5 @@
 //! Lite topics: order and turns, failures, pauses, where a group begins, and their end.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use redstart_engine::*;

@@ -1,7 +1,5 @@
 //! Finding messages again, what happened to each, and topics that change their shape or come back.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use redstart_engine::*;
 use redstart_log::Options;
 

@@ -1,7 +1,5 @@
 //! What waits in a group's retry topic comes to consumers that receive by topic.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use redstart_engine::*;

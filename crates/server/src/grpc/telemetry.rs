@@ -179,10 +179,12 @@ impl Service {
             })
             .await?;
         let merged = merge(settings, config.as_ref(), body_bytes_max, receive_batch_max);
-        self.clients.register(client, identity, known, Some(remote), stream).map_err(|error| match error {
-            Unregistered::Full => Refusal::new(Code::TooManyRequests, "too many clients are connected"),
-            Unregistered::Taken => Refusal::taken(),
-        })?;
+        self.clients.register(client, identity, known, Some(remote), stream).map_err(
+            |error| match error {
+                Unregistered::Full => Refusal::new(Code::TooManyRequests, "too many clients are connected"),
+                Unregistered::Taken => Refusal::taken(),
+            },
+        )?;
         Ok(merged)
     }
 

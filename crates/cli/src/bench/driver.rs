@@ -52,7 +52,7 @@ pub async fn prepare(common: &Common, messages: Option<&Messages>) -> anyhow::Re
         return Ok(());
     }
     let message_type = messages.map_or("NORMAL", Messages::topic_type);
-    remoting::create_topics(common.target.name_server(), &common.topic_names(), common.queues, message_type)
+    remoting::create_topics(&common.target.name_server()?, &common.topic_names(), common.queues, message_type)
         .await
 }
 
@@ -91,9 +91,10 @@ pub async fn senders(
             .collect());
     }
     let topics = common.topic_names();
+    let server = common.target.server()?;
     let mut clients = Vec::with_capacity(sending.clients.len());
     for number in sending.clients.clone() {
-        let client = grpc::Client::producer(common.target.server(), &topics, number);
+        let client = grpc::Client::producer(&server, &topics, number);
         clients.push(Arc::new(client.await?));
     }
     let sender = |n: usize| {
@@ -142,9 +143,10 @@ impl Receivers {
             receiving.from == From::Stored,
             "--from is for Remoting: over gRPC the server knows the offsets"
         );
+        let server = common.target.server()?;
         let mut clients = Vec::with_capacity(common.connections);
         for number in 0..common.connections {
-            let client = grpc::Client::consumer(common.target.server(), &topics, &receiving.group, number);
+            let client = grpc::Client::consumer(&server, &topics, &receiving.group, number);
             clients.push(Arc::new(client.await?));
         }
         // Every topic needs a receiver.

@@ -21,7 +21,7 @@ use redstart_wire::v2::{
     settings::PubSub, telemetry_command::Command,
 };
 
-use super::{driver::Received, produce::Messages, rpc::Connection};
+use super::{Server, driver::Received, produce::Messages, rpc::Connection};
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const LONG_POLL: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ fn expect_ok(status: Option<&Status>) -> anyhow::Result<()> {
 }
 
 impl Client {
-    pub async fn producer(server: &str, topics: &[String], number: usize) -> anyhow::Result<Client> {
+    pub async fn producer(server: &Server, topics: &[String], number: usize) -> anyhow::Result<Client> {
         let publishing = Publishing {
             topics: topics.iter().map(|topic| resource(topic)).collect(),
             max_body_size: 0,
@@ -104,7 +104,7 @@ impl Client {
     }
 
     pub async fn consumer(
-        server: &str,
+        server: &Server,
         topics: &[String],
         group: &str,
         number: usize,
@@ -128,7 +128,7 @@ impl Client {
     }
 
     async fn start(
-        server: &str,
+        server: &Server,
         topics: &[String],
         group: &str,
         number: usize,

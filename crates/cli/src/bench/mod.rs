@@ -16,8 +16,9 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use redstart_client::Credentials;
 
-use crate::blocking::block_on;
+use crate::{blocking::block_on, credentials};
 use driver::Protocol;
 use remoting::Serialization;
 
@@ -73,6 +74,8 @@ pub struct Target {
     /// Address of the name server, for creating topics when the load is gRPC
     #[arg(long, default_value = Protocol::Remoting.default_server())]
     namesrv: String,
+    #[command(flatten)]
+    credentials: credentials::Flags,
     /// Encoding of Remoting headers: JSON, which is Java's default, or binary
     #[arg(long, value_enum, default_value_t = Serialization::Json)]
     serialization: Serialization,
@@ -91,17 +94,29 @@ pub struct Target {
 }
 
 impl Target {
-    fn server(&self) -> &str {
-        self.server.as_deref().unwrap_or(self.protocol.default_server())
+    /// The server that the load goes to.
+    fn server(&self) -> anyhow::Result<Server> {
+        self.at(self.server.as_deref().unwrap_or(self.protocol.default_server()))
     }
 
     /// The name server that creates topics.
-    fn name_server(&self) -> &str {
+    fn name_server(&self) -> anyhow::Result<Server> {
         match self.protocol {
-            Protocol::Grpc => &self.namesrv,
+            Protocol::Grpc => self.at(&self.namesrv),
             Protocol::Remoting => self.server(),
         }
     }
+
+    fn at(&self, address: &str) -> anyhow::Result<Server> {
+        Ok(Server { address: address.to_owned(), credentials: self.credentials.find()? })
+    }
+}
+
+/// A server, and the user that requests to it are signed by. Every request is signed anew, as the official clients do.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub address: String,
+    pub credentials: Option<Credentials>,
 }
 
 impl Common {

@@ -1,14 +1,20 @@
 //! gRPC calls on a bare HTTP/2 connection. The load generator shares the machine with the server that it measures, so its own
 //! calls must be cheap.
 
-use std::future::poll_fn;
+use std::{
+    future::poll_fn,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context, bail, ensure};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use prost::Message;
+use redstart_client::Credentials;
 use tokio::net::TcpStream;
+
+use super::Server;
 
 const WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes before every message: a compression flag and the length.
@@ -21,6 +27,7 @@ pub struct Connection {
     requests: SendRequest<Bytes>,
     base: String,
     headers: HeaderMap,
+    credentials: Option<Credentials>,
 }
 
 /// The messages that answer a call.
@@ -32,7 +39,8 @@ pub struct Answers {
 
 impl Connection {
     /// Connects. Every call carries the client's id.
-    pub async fn open(server: &str, client_id: &str) -> anyhow::Result<Connection> {
+    pub async fn open(server: &Server, client_id: &str) -> anyhow::Result<Connection> {
+        let Server { address: server, credentials } = server;
         let stream = TcpStream::connect(server)
             .await
             .with_context(|| format!("cannot connect to {server}; is it up?"))?;
@@ -58,6 +66,7 @@ impl Connection {
             requests,
             base: format!("http://{server}/apache.rocketmq.v2.MessagingService"),
             headers,
+            credentials: credentials.clone(),
         })
     }
 
@@ -76,6 +85,9 @@ impl Connection {
         let mut requests = self.requests.clone().ready().await?;
         let mut head = Request::post(method.clone()).body(())?;
         head.headers_mut().clone_from(&self.headers);
+        if let Some(credentials) = &self.credentials {
+            sign(head.headers_mut(), credentials)?;
+        }
         if end {
             // Apache's proxy refuses a receive without a timeout.
             head.headers_mut().insert("grpc-timeout", HeaderValue::from_static("30S"));
@@ -150,6 +162,14 @@ impl Answers {
         self.buffer.advance(PREFIX_BYTES);
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
+}
+
+fn sign(headers: &mut HeaderMap, credentials: &Credentials) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    for (name, value) in credentials.call_headers(now as i64) {
+        headers.insert(name, value.try_into().context("the user's name is no header value")?);
+    }
+    Ok(())
 }
 
 fn framed(message: &impl Message) -> Bytes {

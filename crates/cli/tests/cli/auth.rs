@@ -155,3 +155,31 @@ fn the_administrators_secret_comes_from_a_variable() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     assert!(!data.path().join("audit.log").exists(), "it is off");
 }
+
+/// A broker whose administrator has this secret, and the folder with its data.
+fn with_administrator(secret: &str) -> (TempDir, Broker) {
+    let data = TempDir::new().unwrap();
+    let file = data.path().join("secret");
+    fs::write(&file, secret).unwrap();
+    let broker = Broker::start(&data.path().join("data"), &["--admin-secret-file", file.to_str().unwrap()]);
+    (data, broker)
+}
+
+#[test]
+fn the_load_generator_signs_over_both_protocols() {
+    let secret = "secret-of-the-administrator";
+    let (_folder, broker) = with_administrator(secret);
+    for (protocol, at) in [("grpc", "gRPC"), ("remoting", "mqadmin (Remoting)")] {
+        let (server, names) = (broker.at(at), broker.at("mqadmin (Remoting)"));
+        let load = ["bench", "produce", "--create", "--until", "50", "--json", "--protocol", protocol];
+        let words = [&load[..], &["--server", &server, "--namesrv", &names, "--topic", protocol]].concat();
+        let done = broker.run(&words, Some(("admin", secret)));
+        assert!(done.status.success(), "{protocol}: {}", String::from_utf8_lossy(&done.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert_eq!(report["failures"].as_u64().unwrap_or(0), 0, "{report}");
+        let refused = broker.run(&words, None);
+        assert!(!refused.status.success(), "{protocol}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("not signed"), "{protocol}: {said}");
+    }
+}

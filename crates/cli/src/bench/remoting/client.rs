@@ -3,9 +3,11 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use redstart_client::Connection;
+use redstart_client::{Connection, Credentials};
 use redstart_wire::remoting::{Command, Serialization, body::TopicRoute, code, from_slice};
 use serde::de::DeserializeOwned;
+
+use crate::bench::Server;
 
 /// The timeout of Java's producers.
 pub const TIMEOUT: Duration = Duration::from_secs(3);
@@ -18,6 +20,7 @@ const WRITABLE: u8 = 2;
 pub struct Client {
     names: Connection,
     brokers: HashMap<String, Arc<Connection>>,
+    credentials: Option<Credentials>,
     pub serialization: Serialization,
 }
 
@@ -38,9 +41,11 @@ pub enum For {
 }
 
 impl Client {
-    pub async fn open(name_server: &str, serialization: Serialization) -> anyhow::Result<Client> {
-        let names = Connection::open(name_server).await.context("the name server; is it up?")?;
-        Ok(Client { names, brokers: HashMap::new(), serialization })
+    pub async fn open(name_server: &Server, serialization: Serialization) -> anyhow::Result<Client> {
+        let credentials = name_server.credentials.clone();
+        let names = Connection::open(&name_server.address).await.context("the name server; is it up?")?;
+        let names = names.with_credentials(credentials.clone());
+        Ok(Client { names, brokers: HashMap::new(), credentials, serialization })
     }
 
     pub fn request(&self, code: i32) -> Command {
@@ -80,9 +85,15 @@ impl Client {
         if let Some(open) = self.brokers.get(address) {
             return Ok(open.clone());
         }
-        let connection = Arc::new(Connection::open(address).await?);
+        let connection = Connection::open(address).await?.with_credentials(self.credentials.clone());
+        let connection = Arc::new(connection);
         self.brokers.insert(address.to_owned(), connection.clone());
         Ok(connection)
+    }
+
+    /// A broker, and the user of this client.
+    pub fn server(&self, address: String) -> Server {
+        Server { address, credentials: self.credentials.clone() }
     }
 
     pub async fn ask_names(&self, request: Command) -> anyhow::Result<Command> {

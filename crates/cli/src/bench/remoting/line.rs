@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
+use redstart_client::Credentials;
 use redstart_wire::remoting::{self as wire, Command};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,6 +10,7 @@ use tokio::{
 };
 
 use super::client::TIMEOUT;
+use crate::bench::Server;
 
 const READ_BYTES: usize = 256 << 10;
 
@@ -20,21 +22,33 @@ pub struct Line {
     stream: TcpStream,
     input: BytesMut,
     output: BytesMut,
+    credentials: Option<Credentials>,
 }
 
 impl Line {
-    pub async fn open(address: &str) -> anyhow::Result<Line> {
+    pub async fn open(server: &Server) -> anyhow::Result<Line> {
+        let Server { address, credentials } = server;
         let connecting = tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await;
         let stream = connecting
             .with_context(|| format!("{address} did not answer"))?
             .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
-        Ok(Line { address: address.to_owned(), stream, input: BytesMut::new(), output: BytesMut::new() })
+        Ok(Line {
+            address: address.clone(),
+            stream,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            credentials: credentials.clone(),
+        })
     }
 
     /// Buffers a request for the next [`Line::write`].
-    pub fn put(&mut self, request: &Command) {
-        wire::encode(request, &mut self.output);
+    pub fn put(&mut self, request: Command) {
+        let request = match &self.credentials {
+            Some(credentials) => credentials.sign(request),
+            None => request,
+        };
+        wire::encode(&request, &mut self.output);
     }
 
     pub async fn write(&mut self) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use super::{
     producer::Requests,
 };
 use crate::bench::{
-    Common,
+    Common, Server,
     driver::{Body, Done, Sending},
     load::Meter,
 };
@@ -24,7 +24,7 @@ use crate::bench::{
 /// Sends over one connection with a fixed number of calls in flight: each answer allows the next request.
 #[derive(Debug)]
 pub struct Pipeline {
-    address: String,
+    server: Server,
     requests: Requests,
     in_flight: usize,
     /// The calls in flight, by request number.
@@ -41,9 +41,10 @@ struct Call {
 /// The pipelines of all clients: each client has one to every broker of the topics, and the calls are divided among them.
 pub async fn pipelines(common: &Common, sending: &Sending) -> anyhow::Result<Vec<Pipeline>> {
     let serialization = common.target.serialization.into();
+    let server = common.target.server()?;
     let mut pipelines = Vec::new();
     for number in sending.clients.clone() {
-        let mut client = Client::open(common.target.server(), serialization).await?;
+        let mut client = Client::open(&server, serialization).await?;
         let mut brokers: BTreeMap<String, Vec<Vec<Queue>>> = BTreeMap::new();
         for topic in common.topic_names() {
             let mut places: BTreeMap<String, Vec<Queue>> = BTreeMap::new();
@@ -55,7 +56,7 @@ pub async fn pipelines(common: &Common, sending: &Sending) -> anyhow::Result<Vec
             }
         }
         pipelines.extend(brokers.into_iter().map(|(address, topics)| Pipeline {
-            address,
+            server: client.server(address),
             requests: Requests::new(sending, serialization, number, topics),
             in_flight: 0,
             calls: HashMap::new(),
@@ -84,7 +85,7 @@ impl Pipeline {
     }
 
     async fn talk(&mut self, meter: &Meter, body: &impl Body, done: Done) -> anyhow::Result<()> {
-        let mut line = Line::open(&self.address).await?;
+        let mut line = Line::open(&self.server).await?;
         let mut sweep = tokio::time::interval(SWEEP);
         loop {
             while self.has_room()
@@ -117,7 +118,7 @@ impl Pipeline {
     fn put(&mut self, due: Instant, body: Bytes, line: &mut Line) {
         self.next = self.next.wrapping_add(1);
         self.calls.insert(self.next, Call { due, began: Instant::now() });
-        line.put(&Command { opaque: self.next, ..self.requests.next(body) });
+        line.put(Command { opaque: self.next, ..self.requests.next(body) });
     }
 
     fn take(&mut self, answer: Command, meter: &Meter, done: Done) {
@@ -133,7 +134,11 @@ impl Pipeline {
         let before = self.calls.len();
         self.calls.retain(|_, call| call.began.elapsed() < TIMEOUT);
         for _ in self.calls.len()..before {
-            meter.failed(&format!("{} did not answer within {} ms", self.address, TIMEOUT.as_millis()));
+            meter.failed(&format!(
+                "{} did not answer within {} ms",
+                self.server.address,
+                TIMEOUT.as_millis()
+            ));
         }
     }
 }

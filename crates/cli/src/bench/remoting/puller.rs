@@ -16,7 +16,7 @@ use super::{
     line::Line,
 };
 use crate::bench::{
-    Common,
+    Common, Server,
     consume::{From, Receiving},
     driver::{Each, Received},
     load::Meter,
@@ -35,7 +35,7 @@ const STORES: i32 = 1 << 24;
 /// Reads some queues of a broker over one connection, with one pull in flight for each queue.
 #[derive(Debug)]
 pub struct Puller {
-    address: String,
+    server: Server,
     queues: Vec<Pulled>,
     stored_at: Instant,
 }
@@ -58,9 +58,9 @@ pub async fn pullers(
     receiving: &Receiving,
 ) -> anyhow::Result<Vec<Puller>> {
     let mut pullers = Vec::new();
-    let server = common.target.server();
+    let server = common.target.server()?;
     for number in 0..common.connections {
-        let mut client = Client::open(server, common.target.serialization.into()).await?;
+        let mut client = Client::open(&server, common.target.serialization.into()).await?;
         let mut brokers: BTreeMap<String, Vec<Pulled>> = BTreeMap::new();
         for topic in topics {
             let queues = client.queues(topic, For::Reading).await?;
@@ -70,7 +70,7 @@ pub async fn pullers(
             }
         }
         pullers.extend(brokers.into_iter().map(|(address, queues)| Puller {
-            address,
+            server: client.server(address),
             queues,
             stored_at: Instant::now(),
         }));
@@ -145,7 +145,7 @@ impl Puller {
     }
 
     async fn talk(&mut self, meter: &Meter, each: &impl Each) -> anyhow::Result<()> {
-        let mut line = Line::open(&self.address).await?;
+        let mut line = Line::open(&self.server).await?;
         let mut sweep = tokio::time::interval(SWEEP);
         loop {
             line.write().await?;
@@ -171,7 +171,7 @@ impl Puller {
                 if !received.is_empty() {
                     each(meter, &received, began);
                 }
-                line.put(&queue.pull(number));
+                line.put(queue.pull(number));
             }),
             None => succeeded(answer).map(drop),
         };
@@ -187,7 +187,7 @@ impl Puller {
                 queue.began = None;
             }
             if queue.began.is_none() {
-                line.put(&queue.pull(n));
+                line.put(queue.pull(n));
             }
         }
         if self.stored_at.elapsed() >= STORE_INTERVAL {
@@ -203,7 +203,7 @@ impl Puller {
             if queue.stored != queue.offset {
                 queue.stored = queue.offset;
                 let request = queue.store.clone().with_field("commitOffset", queue.offset);
-                line.put(&Command { opaque: n, ..request });
+                line.put(Command { opaque: n, ..request });
                 count += 1;
             }
         }

@@ -9,13 +9,14 @@ use anyhow::{Context, ensure};
 use redstart_wire::remoting::{Serialization, body::ClusterInfo, code};
 
 use super::client::{Client, TIMEOUT, json, succeeded};
+use crate::bench::Server;
 
 /// How long a broker may take to register a new topic with the name server.
 const KNOWN_MAX: Duration = Duration::from_secs(40);
 
 /// Creates the missing topics on every broker and waits until the name server knows them.
 pub async fn create_topics(
-    name_server: &str,
+    name_server: &Server,
     topics: &[String],
     queues: u32,
     message_type: &str,

@@ -1,19 +1,30 @@
 //! Slows guessing of secrets, per address and per user.
 //!
-//! Every failure costs a token of the address it came from and of the user it named; tokens come back with time. Without
-//! tokens requests are refused before their signature is looked at, so that an attempt tells nothing. A client that has
-//! authenticated from its address before has tokens of its own: guessing from elsewhere does not lock it out.
+//! Every failure costs a token of the address it came from, of the user it named and of the two together; tokens come back with
+//! time. Without tokens requests are refused before their signature is looked at, so that an attempt tells nothing.
+//!
+//! Guessing must not lock out those who know their secret. A client that has authenticated from its address before has tokens
+//! of its own. One that has not, after a restart say, has a few attempts that failures of the same user from elsewhere do not
+//! take away. An address has more tokens than a user, and gets them back sooner: many users may share it.
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Failures that are free.
-const BURST: u64 = 10;
-/// Time for one token to come back, in milliseconds.
-const REFILL_MS: i64 = 1000;
+/// Tokens of a user, and of a user at an address.
+const USER: Rate = Rate { burst: 10, refill_ms: 1000 };
+const ADDRESS: Rate = Rate { burst: 100, refill_ms: 100 };
+/// Failures of a user at an address up to which those of the same user from elsewhere do not count.
+const OWN_ATTEMPTS: u64 = 3;
 const ENTRIES_MAX: usize = 4096;
+
+/// Failures that are free, and the time for one token to come back in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    burst: u64,
+    refill_ms: i64,
+}
 
 /// Addresses that one peer is likely to hold: an IPv4 address, or a network of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,10 +42,12 @@ impl Origin {
 }
 
 /// Failures on record. All tables are bounded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Attempts {
     addresses: Table<Origin>,
     users: Table<Box<str>>,
+    /// Failures of a name from an address. A name need not be that of a user: whether it is must not be told.
+    pairs: Table<(Box<str>, Origin)>,
     /// Users and addresses that have authenticated; no failures, or those of the two together.
     known: Table<(Box<str>, Origin)>,
 }
@@ -46,15 +59,31 @@ pub struct SlowDown {
     pub wait_ms: i64,
 }
 
+impl Default for Attempts {
+    fn default() -> Self {
+        Attempts {
+            addresses: Table::new(ADDRESS),
+            users: Table::new(USER),
+            pairs: Table::new(USER),
+            known: Table::new(USER),
+        }
+    }
+}
+
 impl Attempts {
     /// Whether a request that names `user` is to be looked at. Times are in milliseconds of any clock that does not go back.
     pub fn check(&self, user: &str, address: IpAddr, now: i64) -> Result<(), SlowDown> {
         let origin = Origin::of(address);
-        let wait = match self.known.wait(&(user.into(), origin), now) {
+        let pair = (user.into(), origin);
+        let wait = match self.known.wait(&pair, now) {
             Some(wait) => wait,
             None => {
                 let address = self.addresses.wait(&origin, now).unwrap_or(0);
-                address.max(self.users.wait(user, now).unwrap_or(0))
+                let own = match self.pairs.failures(&pair, now) {
+                    failures if failures < OWN_ATTEMPTS => 0,
+                    _ => self.pairs.wait(&pair, now).max(self.users.wait(user, now)).unwrap_or(0),
+                };
+                address.max(own)
             }
         };
         if wait > 0 { Err(SlowDown { wait_ms: wait }) } else { Ok(()) }
@@ -62,27 +91,30 @@ impl Attempts {
 
     /// No failure is on record, so every check passes.
     pub fn is_quiet(&self, now: i64) -> bool {
-        let mut failures = self.known.0.values().map(|bucket| bucket.standing(now).0);
-        self.addresses.0.is_empty() && self.users.0.is_empty() && failures.all(|failures| failures == 0)
+        let mut known = self.known.entries.keys().map(|pair| self.known.failures(pair, now));
+        let forgotten = [self.addresses.is_empty(), self.users.is_empty(), self.pairs.is_empty()];
+        forgotten == [true; 3] && known.all(|failures| failures == 0)
     }
 
     /// Forgets failures whose tokens have all come back.
     pub fn forget(&mut self, now: i64) {
         self.addresses.forget(now);
         self.users.forget(now);
+        self.pairs.forget(now);
     }
 
-    /// `user` is `None` if the named user does not exist: names made up by a peer take no memory.
-    pub fn failed(&mut self, user: Option<&str>, address: IpAddr, now: i64) {
+    /// A signature that did not match. `exists` is whether there is a user of that name; others have no tokens of their own.
+    pub fn failed(&mut self, name: &str, exists: bool, address: IpAddr, now: i64) {
         let origin = Origin::of(address);
-        if let Some(user) = user {
-            let pair = (user.into(), origin);
-            if self.known.0.contains_key(&pair) {
-                self.known.record(pair, now);
-                return;
-            }
-            self.users.record(user.into(), now);
+        let pair = (name.into(), origin);
+        if self.known.entries.contains_key(&pair) {
+            self.known.record(pair, now);
+            return;
         }
+        if exists {
+            self.users.record(name.into(), now);
+        }
+        self.pairs.record(pair, now);
         self.addresses.record(origin, now);
     }
 
@@ -93,7 +125,7 @@ impl Attempts {
     }
 }
 
-/// How many failures there were, less one for every [`REFILL_MS`] since.
+/// How many failures there were, less one for every refill since.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     failures: u64,
@@ -102,65 +134,74 @@ struct Bucket {
 
 impl Bucket {
     /// Failures still on record, and the rest of the time until one of them goes.
-    fn standing(self, now: i64) -> (u64, i64) {
+    fn standing(self, rate: Rate, now: i64) -> (u64, i64) {
         let elapsed = now.saturating_sub(self.at).max(0);
-        let back = u64::try_from(elapsed / REFILL_MS).unwrap_or(0);
-        (self.failures.saturating_sub(back), elapsed % REFILL_MS)
-    }
-
-    fn wait(self, now: i64) -> i64 {
-        let (failures, elapsed) = self.standing(now);
-        if failures < BURST { 0 } else { REFILL_MS - elapsed }
+        let back = u64::try_from(elapsed / rate.refill_ms).unwrap_or(0);
+        (self.failures.saturating_sub(back), elapsed % rate.refill_ms)
     }
 }
 
 #[derive(Debug)]
-struct Table<K>(BTreeMap<K, Bucket>);
-
-impl<K> Default for Table<K> {
-    fn default() -> Self {
-        Table(BTreeMap::new())
-    }
+struct Table<K> {
+    rate: Rate,
+    entries: BTreeMap<K, Bucket>,
 }
 
 impl<K: Ord + Clone> Table<K> {
+    fn new(rate: Rate) -> Table<K> {
+        Table { rate, entries: BTreeMap::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn failures(&self, key: &K, now: i64) -> u64 {
+        self.entries.get(key).map_or(0, |bucket| bucket.standing(self.rate, now).0)
+    }
+
     fn wait<Q: Ord + ?Sized>(&self, key: &Q, now: i64) -> Option<i64>
     where
         K: std::borrow::Borrow<Q>,
     {
-        self.0.get(key).map(|bucket| bucket.wait(now))
+        let (failures, elapsed) = self.entries.get(key)?.standing(self.rate, now);
+        Some(if failures < self.rate.burst { 0 } else { self.rate.refill_ms - elapsed })
     }
 
     fn record(&mut self, key: K, now: i64) {
+        let rate = self.rate;
         let bucket = self.entry(key, now);
-        let (failures, elapsed) = bucket.standing(now);
+        let (failures, elapsed) = bucket.standing(rate, now);
         // The part of a token that has come back is kept; an attempt while there are none is not counted on top.
-        *bucket = Bucket { failures: (failures + 1).min(BURST), at: now - elapsed };
+        *bucket = Bucket { failures: (failures + 1).min(rate.burst), at: now - elapsed };
     }
 
     fn touch(&mut self, key: K, now: i64) {
+        let rate = self.rate;
         let bucket = self.entry(key, now);
-        if bucket.standing(now).0 == 0 {
+        if bucket.standing(rate, now).0 == 0 {
             bucket.at = now;
         }
     }
 
     fn entry(&mut self, key: K, now: i64) -> &mut Bucket {
-        if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&key) {
+        if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&key) {
             self.make_room(now);
         }
-        self.0.entry(key).or_insert(Bucket { failures: 0, at: now })
+        self.entries.entry(key).or_insert(Bucket { failures: 0, at: now })
     }
 
     fn forget(&mut self, now: i64) {
-        self.0.retain(|_, bucket| bucket.standing(now).0 > 0);
+        let rate = self.rate;
+        self.entries.retain(|_, bucket| bucket.standing(rate, now).0 > 0);
     }
 
     /// Drops the entry with the fewest failures, of these the oldest.
     fn make_room(&mut self, now: i64) {
-        let least = self.0.iter().min_by_key(|(_, bucket)| (bucket.standing(now).0, bucket.at));
+        let least =
+            self.entries.iter().min_by_key(|(_, bucket)| (bucket.standing(self.rate, now).0, bucket.at));
         if let Some(key) = least.map(|(key, _)| key.clone()) {
-            self.0.remove(&key);
+            self.entries.remove(&key);
         }
     }
 }
@@ -171,38 +212,74 @@ mod tests {
 
     use super::*;
 
+    const BURST: u64 = USER.burst;
+
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
-    fn exhausted(user: Option<&str>, from: &str) -> Attempts {
-        let mut attempts = Attempts::default();
-        for _ in 0..BURST {
-            attempts.failed(user, address(from), 0);
+    fn fail(attempts: &mut Attempts, name: &str, from: &str, times: u64) {
+        for _ in 0..times {
+            attempts.failed(name, true, address(from), 0);
         }
-        attempts
     }
 
     #[test]
-    fn after_some_failures_an_address_has_to_wait_and_then_gets_one_attempt_at_a_time() {
-        let mut attempts = exhausted(None, "192.0.2.1");
+    fn after_some_failures_a_user_at_an_address_has_to_wait_and_then_gets_one_attempt_at_a_time() {
+        let mut attempts = Attempts::default();
+        fail(&mut attempts, "app", "192.0.2.1", BURST);
         assert_eq!(attempts.check("app", address("192.0.2.1"), 0), Err(SlowDown { wait_ms: 1000 }));
         assert_eq!(attempts.check("app", address("192.0.2.1"), 999), Err(SlowDown { wait_ms: 1 }));
         assert_eq!(attempts.check("app", address("192.0.2.1"), 1000), Ok(()));
-        assert_eq!(attempts.check("app", address("192.0.2.2"), 0), Ok(()));
-        attempts.failed(None, address("192.0.2.1"), 1000);
+        attempts.failed("app", true, address("192.0.2.1"), 1000);
         assert!(attempts.check("app", address("192.0.2.1"), 1500).is_err());
         assert_eq!(attempts.check("app", address("192.0.2.1"), 2000), Ok(()));
+    }
+
+    #[test]
+    fn a_name_without_a_user_is_slowed_alike() {
+        let mut attempts = Attempts::default();
+        for _ in 0..BURST {
+            attempts.failed("nobody", false, address("192.0.2.1"), 0);
+        }
+        assert!(attempts.check("nobody", address("192.0.2.1"), 0).is_err());
+        assert!(attempts.check("other", address("192.0.2.1"), 0).is_ok());
     }
 
     #[test]
     fn a_user_is_guarded_against_many_addresses() {
         let mut attempts = Attempts::default();
         for host in 0..BURST {
-            attempts.failed(Some("app"), address(&format!("192.0.2.{host}")), 0);
+            fail(&mut attempts, "app", &format!("192.0.2.{host}"), OWN_ATTEMPTS);
         }
-        assert!(attempts.check("app", address("198.51.100.1"), 0).is_err());
-        assert!(attempts.check("other", address("198.51.100.1"), 0).is_ok());
+        assert!(attempts.check("app", address("192.0.2.1"), 0).is_err(), "it has used its own attempts up");
+        assert!(attempts.check("other", address("192.0.2.1"), 0).is_ok());
+    }
+
+    #[test]
+    fn after_a_restart_guessing_from_elsewhere_does_not_lock_a_user_out() {
+        let mut attempts = Attempts::default();
+        fail(&mut attempts, "app", "192.0.2.1", 10 * BURST);
+        assert!(attempts.check("app", address("10.0.0.1"), 0).is_ok(), "no failure is its own");
+    }
+
+    #[test]
+    fn behind_one_address_guessing_at_one_user_does_not_lock_out_the_others() {
+        let mut attempts = Attempts::default();
+        fail(&mut attempts, "app", "192.0.2.1", 2 * BURST);
+        assert!(attempts.check("app", address("192.0.2.1"), 0).is_err());
+        assert!(attempts.check("billing", address("192.0.2.1"), 0).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_tries_many_names_is_slowed() {
+        let mut attempts = Attempts::default();
+        for name in 0..ADDRESS.burst {
+            attempts.failed(&format!("name{name}"), false, address("192.0.2.1"), 0);
+        }
+        let slow = SlowDown { wait_ms: ADDRESS.refill_ms };
+        assert_eq!(attempts.check("another", address("192.0.2.1"), 0), Err(slow));
+        assert_eq!(attempts.check("another", address("192.0.2.2"), 0), Ok(()));
     }
 
     #[test]
@@ -210,39 +287,42 @@ mod tests {
         let mut attempts = Attempts::default();
         attempts.succeeded("app", address("10.0.0.1"), 0);
         for host in 0..100 {
-            attempts.failed(Some("app"), address(&format!("192.0.2.{host}")), 1);
+            attempts.failed("app", true, address(&format!("192.0.2.{host}")), 1);
         }
-        assert!(attempts.check("app", address("192.0.2.200"), 2).is_err());
         assert!(attempts.check("app", address("10.0.0.1"), 2).is_ok());
         // From its own address guessing is slowed, too.
         for _ in 0..BURST {
-            attempts.failed(Some("app"), address("10.0.0.1"), 3);
+            attempts.failed("app", true, address("10.0.0.1"), 3);
         }
         assert!(attempts.check("app", address("10.0.0.1"), 4).is_err());
-        attempts.forget(BURST as i64 * REFILL_MS);
+        attempts.forget(BURST as i64 * USER.refill_ms);
         assert!(!attempts.is_quiet(4), "its own failures count");
     }
 
     #[test]
     fn a_network_of_64_bits_is_one_peer() {
-        let attempts = exhausted(None, "2001:db8::1");
+        let mut attempts = Attempts::default();
+        fail(&mut attempts, "app", "2001:db8::1", BURST);
+        fail(&mut attempts, "app", "::ffff:192.0.2.1", BURST);
         assert!(attempts.check("app", address("2001:db8::ffff"), 0).is_err());
         assert!(attempts.check("app", address("2001:db8:0:1::1"), 0).is_ok());
-        let mapped = exhausted(None, "::ffff:192.0.2.1");
-        assert!(mapped.check("app", address("192.0.2.1"), 0).is_err());
+        assert!(attempts.check("app", address("192.0.2.1"), 0).is_err());
     }
 
     #[test]
     fn memory_is_bounded_and_given_back() {
-        let mut attempts = exhausted(Some("app"), "192.0.2.1");
+        let mut attempts = Attempts::default();
+        fail(&mut attempts, "app", "192.0.2.1", BURST);
         for host in 0..3 * ENTRIES_MAX as u32 {
-            attempts.failed(None, IpAddr::V4((0x0a00_0000 + host).into()), 1);
+            attempts.failed("x", false, IpAddr::V4((0x0a00_0000 + host).into()), 1);
             attempts.succeeded(&format!("u{host}"), address("10.0.0.1"), 1);
         }
-        assert!(attempts.addresses.0.len() <= ENTRIES_MAX && attempts.known.0.len() <= ENTRIES_MAX);
+        let sizes =
+            [attempts.addresses.entries.len(), attempts.pairs.entries.len(), attempts.known.entries.len()];
+        assert!(sizes.iter().all(|size| *size <= ENTRIES_MAX), "{sizes:?}");
         assert!(attempts.check("app", address("192.0.2.1"), 1).is_err(), "the worst is kept");
         assert!(!attempts.is_quiet(1));
-        let later = 1 + BURST as i64 * REFILL_MS;
+        let later = 1 + BURST as i64 * USER.refill_ms;
         attempts.forget(later);
         assert!(attempts.is_quiet(later));
     }
@@ -256,10 +336,10 @@ mod tests {
                 now += gap;
                 if attempts.check("app", address("192.0.2.1"), now).is_ok() {
                     looked_at += 1;
-                    attempts.failed(Some("app"), address("192.0.2.1"), now);
+                    attempts.failed("app", true, address("192.0.2.1"), now);
                 }
             }
-            prop_assert!(looked_at <= BURST as i64 + now / REFILL_MS + 1);
+            prop_assert!(looked_at <= BURST as i64 + now / USER.refill_ms + 1);
         }
     }
 }

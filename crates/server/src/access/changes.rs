@@ -57,6 +57,7 @@ impl Access {
         let (users, acls) = shard.ask(|engine, _| (engine.settings(USERS), engine.settings(ACLS)))?.await?;
         let rights = snapshot::rights(&users, &acls, &guard.cluster, &self.store.secrets);
         *guard.rights.write() = Arc::new(rights);
+        guard.version.send_modify(|version| *version += 1);
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use redstart_auth::{
     },
 };
 use redstart_wire::remoting::Command;
+use tokio::sync::watch;
 
 pub use changes::{MakeUserError, SealStoredError};
 pub(crate) use needs::Needs;
@@ -67,6 +68,8 @@ struct Guard {
     /// Name of the cluster, which is in the name of its topic for replies.
     cluster: String,
     rights: RwLock<Arc<Rights>>,
+    /// Counts the snapshots.
+    version: watch::Sender<u64>,
     /// Held while a snapshot is made, so that an older one does not take the place of a newer one.
     loading: tokio::sync::Mutex<()>,
     failures: Mutex<Failures>,
@@ -147,6 +150,7 @@ impl Access {
         let guard = Guard {
             cluster: cluster.to_owned(),
             rights: RwLock::default(),
+            version: watch::Sender::new(0),
             loading: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             wary: AtomicBool::new(false),
@@ -176,10 +180,12 @@ impl Access {
     }
 
     /// Finds out who signed a Remoting request.
+    /// `proved` is who has signed a request of the same connection before.
     pub(crate) fn authenticate(
         &self,
         command: &Command,
         source: IpAddr,
+        proved: Option<&Identity>,
     ) -> Result<Identity, Unauthenticated> {
         let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let name = command.field(ACCESS_KEY).unwrap_or_default();
@@ -189,9 +195,9 @@ impl Access {
                 "the request is not signed: AccessKey and Signature are needed".to_owned(),
             ));
         }
-        guard.prove(name, source, |user| {
+        guard.prove(name, source, proved, |user| {
             let content = Content::new(command.fields.iter(), &command.body);
-            content.verify(user.key(), signature, command.version).map_err(|_| MISMATCH.to_owned())
+            content.verify(user.key(), signature, command.version).map_err(|_| Disproof::mismatch())
         })
     }
 
@@ -201,6 +207,7 @@ impl Access {
         authorization: Option<&str>,
         date_time: Option<&str>,
         source: IpAddr,
+        proved: Option<&Identity>,
     ) -> Result<Identity, Unauthenticated> {
         let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let unsigned =
@@ -209,10 +216,10 @@ impl Access {
         let authorization = authorization.map_err(|error| Unauthenticated(error.to_string()))?;
         let authorization = authorization.ok_or_else(unsigned)?;
         let date_time = date_time.unwrap_or_default();
-        guard.prove(authorization.user, source, |user| {
-            authorization.verify(user.key(), date_time).map_err(|_| MISMATCH.to_owned())?;
+        guard.prove(authorization.user, source, proved, |user| {
+            authorization.verify(user.key(), date_time).map_err(|_| Disproof::mismatch())?;
             let now = i64::try_from(SystemClock.now().0 / 1000).unwrap_or(i64::MAX);
-            date::check(date_time, now).map_err(|error| error.to_string())
+            date::check(date_time, now).map_err(|error| Disproof::KnowsSecret(error.to_string()))
         })
     }
 
@@ -225,13 +232,12 @@ impl Access {
         let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let (name, secret) =
             credentials.ok_or_else(|| Unauthenticated("a user and its password are needed".to_owned()))?;
-        guard.prove(
-            name,
-            source,
-            |user| {
-                if user.secret().is(secret) { Ok(()) } else { Err(MISMATCH.to_owned()) }
-            },
-        )
+        let identity = guard.prove(name, source, None, |user| {
+            if user.secret().is(secret) { Ok(()) } else { Err(Disproof::mismatch()) }
+        })?;
+        // Most clients make a connection for each request.
+        self.remember(&identity);
+        Ok(identity)
     }
 
     /// Remembers that a user has authenticated from its address, so that guessing from elsewhere does not slow it. To be
@@ -240,6 +246,16 @@ impl Access {
         if let (Some(guard), Some(user)) = (&self.guard, &identity.user) {
             guard.failures.lock().attempts.succeeded(user, identity.source, guard.now());
         }
+    }
+
+    /// The number of the snapshot that decides. A request that waits asks again if it has changed meanwhile.
+    pub(crate) fn version(&self) -> u64 {
+        self.guard.as_ref().map_or(0, |guard| *guard.version.borrow())
+    }
+
+    /// Tells of every new snapshot; `None` where nobody is asked who it is.
+    pub(crate) fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.guard.as_ref().map(|guard| guard.version.subscribe())
     }
 
     /// Whether the caller may look at the broker.
@@ -262,15 +278,32 @@ impl Access {
     }
 }
 
+/// Why a caller has not proved who it is.
+enum Disproof {
+    /// It does not know the secret, or there is no such user: that counts as an attempt to guess.
+    Guess(String),
+    /// It knows the secret, and is refused for something else.
+    KnowsSecret(String),
+}
+
+impl Disproof {
+    fn mismatch() -> Disproof {
+        Disproof::Guess(MISMATCH.to_owned())
+    }
+}
+
 impl Guard {
     fn prove(
         &self,
         name: &str,
         source: IpAddr,
-        verify: impl FnOnce(&User) -> Result<(), String>,
+        proved: Option<&Identity>,
+        verify: impl FnOnce(&User) -> Result<(), Disproof>,
     ) -> Result<Identity, Unauthenticated> {
         let now = self.now();
-        if self.wary.load(Ordering::Relaxed) {
+        // A connection that has authenticated is no guess: others at its address do not slow it.
+        let has_proved = proved.and_then(Identity::user).is_some_and(|user| &**user == name);
+        if !has_proved && self.wary.load(Ordering::Relaxed) {
             let mut failures = self.failures.lock();
             if now - failures.forgot_at >= FORGET_INTERVAL_MS {
                 failures.forgot_at = now;
@@ -284,14 +317,18 @@ impl Guard {
         let proved = match user {
             Some(user) => verify(user).and_then(|()| match user.status {
                 Status::Enabled => Ok(()),
-                Status::Disabled => Err(format!("the user {name} is disabled")),
+                Status::Disabled => Err(Disproof::KnowsSecret(format!("the user {name} is disabled"))),
             }),
-            None => verify(&self.nobody).and(Err(MISMATCH.to_owned())),
+            None => verify(&self.nobody).and(Err(Disproof::mismatch())),
         };
-        if let Err(why) = proved {
-            self.failures.lock().attempts.failed(user.map(User::name), source, now);
-            self.wary.store(true, Ordering::Relaxed);
-            return Err(Unauthenticated(why));
+        match proved {
+            Ok(()) => {}
+            Err(Disproof::KnowsSecret(why)) => return Err(Unauthenticated(why)),
+            Err(Disproof::Guess(why)) => {
+                self.failures.lock().attempts.failed(name, user.is_some(), source, now);
+                self.wary.store(true, Ordering::Relaxed);
+                return Err(Unauthenticated(why));
+            }
         }
         Ok(Identity { user: Some(name.into()), source })
     }

@@ -3,10 +3,7 @@
 //! Handlers take an [`Admitted`] request, or for streams a [`Caller`], and only this module makes them: a request that was
 //! not admitted cannot reach a handler.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderMap;
 use redstart_auth::signature::grpc::{AUTHORIZATION, DATE_TIME};
@@ -33,6 +30,8 @@ pub(super) struct Caller<'a> {
     pub has_settings: bool,
     /// The connection that the call came over.
     pub peer: &'a Arc<Peer>,
+    /// The snapshot of rights that decided about the call, or one before it.
+    version: u64,
     headers: &'a HeaderMap,
 }
 
@@ -90,6 +89,8 @@ impl Service {
         head: &'a Head,
         request: R,
     ) -> Result<Admitted<'a, R>, R::Answer> {
+        // Before the decision: a snapshot that comes later must not go unnoticed.
+        let version = self.config.resources.access.version();
         let identity = match self.identify(head) {
             Ok(identity) => identity,
             Err(refusal) => {
@@ -98,7 +99,7 @@ impl Service {
             }
         };
         let allowed = self.authorize(&identity, || request.needs());
-        match allowed.and_then(|()| self.caller(head, &identity)) {
+        match allowed.and_then(|()| self.caller(head, &identity, version)) {
             Ok(caller) => Ok(Admitted { caller, request }),
             Err(refusal) => {
                 let by = (head.peer.remote, &identity);
@@ -110,10 +111,11 @@ impl Service {
 
     /// Admits a stream, before the first of its requests has come. What its requests need is asked for with each of them.
     pub(super) fn admit_stream<'a>(&self, head: &'a Head) -> Result<(Caller<'a>, Identity), Refusal> {
+        let version = self.config.resources.access.version();
         let identity = self
             .identify(head)
             .inspect_err(|refusal| audit::unauthenticated(self, head, audit::TELEMETRY, refusal))?;
-        let caller = self.caller(head, &identity).inspect_err(|refusal| {
+        let caller = self.caller(head, &identity, version).inspect_err(|refusal| {
             audit::denied(self, (head.peer.remote, &identity), audit::TELEMETRY, Needs::nothing, refusal);
         })?;
         Ok((caller, identity))
@@ -137,29 +139,45 @@ impl Service {
         let source = peer.remote.ip();
         let access = &self.config.resources.access;
         if !access.is_on() {
-            return Ok(access.authenticate_call(None, None, source)?);
+            return Ok(access.authenticate_call(None, None, source, None)?);
         }
         let header = |name| metadata::last(headers, name);
-        let (authorization, date_time) = (header(AUTHORIZATION), header(DATE_TIME));
-        let identity = access.authenticate_with(
-            peer.certified_user.as_deref(),
-            source,
-            authorization.is_some(),
-            || access.authenticate_call(authorization, date_time, source),
-        )?;
-        if !peer.authenticated.swap(true, Ordering::Relaxed) {
+        let (signature, date) = (header(AUTHORIZATION), header(DATE_TIME));
+        let certified = peer.certified_user.as_deref();
+        let identity = access.authenticate_with(certified, source, signature.is_some(), || {
+            access.authenticate_call(signature, date, source, peer.proved.get())
+        })?;
+        peer.proved.get_or_init(|| {
             access.remember(&identity);
-        }
+            identity.clone()
+        });
         Ok(identity)
     }
 
-    fn caller<'a>(&self, head: &'a Head, identity: &Identity) -> Result<Caller<'a>, Refusal> {
+    /// Decides again about a call that has waited, if rights have changed meanwhile.
+    pub(super) fn admit_again<'n>(
+        &self,
+        caller: Caller<'_>,
+        request: &str,
+        needs: impl Fn() -> Needs<'n>,
+    ) -> Result<(), Refusal> {
+        if self.config.resources.access.version() == caller.version {
+            return Ok(());
+        }
+        // The client was claimed when the call was admitted; one that is forgotten has no user who may go on.
+        let identity = self.clients.identity(caller.client).ok_or_else(Refusal::taken)?;
+        self.authorize(&identity, &needs).inspect_err(|refusal| {
+            audit::denied(self, (caller.peer.remote, &identity), request, &needs, refusal);
+        })
+    }
+
+    fn caller<'a>(&self, head: &'a Head, identity: &Identity, version: u64) -> Result<Caller<'a>, Refusal> {
         let Head { headers, peer } = head;
         let client = metadata::client_id(headers).ok_or_else(Refusal::client_id)?;
         if self.config.resources.access.is_on() && !self.clients.claim(client, identity) {
             return Err(Refusal::taken());
         }
         let has_settings = self.clients.seen(client);
-        Ok(Caller { client, has_settings, peer, headers })
+        Ok(Caller { client, has_settings, peer, version, headers })
     }
 }

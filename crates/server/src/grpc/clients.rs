@@ -239,6 +239,16 @@ impl Clients {
         self.lock().by_id.get(id).is_some_and(|client| client.seen.elapsed() < EXPIRY)
     }
 
+    /// What a client has announced.
+    pub fn settings(&self, id: &str) -> Option<ClientSettings> {
+        self.lock().by_id.get(id)?.settings.clone()
+    }
+
+    /// The user that a client belongs to.
+    pub fn identity(&self, id: &str) -> Option<Identity> {
+        self.lock().by_id.get(id)?.identity.clone()
+    }
+
     pub fn remove(&self, id: &str) {
         self.lock().forget(id);
     }

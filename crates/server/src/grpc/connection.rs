@@ -6,8 +6,8 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Instant,
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{frame_rate::FrameRateGuard, unflushed::UnflushedAnswers};
-use crate::{byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
+use crate::{access::Identity, byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
 
 /// The first bytes of every HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,8 +50,8 @@ pub(super) struct Peer {
     pub account: Arc<Account>,
     /// Bytes written to the socket.
     pub written: AtomicU64,
-    /// A call over it was signed by a known user.
-    pub authenticated: AtomicBool,
+    /// The user who signed the first call over it.
+    pub proved: OnceLock<Identity>,
     /// Open telemetry streams. A connection with no other calls counts as idle.
     pub telemetry: AtomicUsize,
     /// Answers with messages that may not have reached the socket.
@@ -72,7 +72,7 @@ pub(super) async fn open(
         answers: Semaphore::new(ANSWERS_MAX),
         account,
         written: AtomicU64::new(0),
-        authenticated: AtomicBool::new(false),
+        proved: OnceLock::new(),
         telemetry: AtomicUsize::new(0),
         unflushed: UnflushedAnswers::default(),
     });

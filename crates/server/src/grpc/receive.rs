@@ -7,6 +7,7 @@ use std::{
 
 use futures_util::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
+use redstart_auth::Action;
 use redstart_engine::{Delivery, FetchError, Filter, PopError, Popped, READ_AGAIN_AFTER, Receipt, Start};
 use redstart_wire::v2::{
     Code, FilterExpression, FilterType, Message, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
@@ -25,11 +26,14 @@ use super::{
     unflushed::{Deliveries, Renew},
 };
 use crate::{
+    access::Needs,
     byte_budget::{Account, Grant, Spent},
     handover::Handover,
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
 };
 
+/// The name of the call in the audit log.
+const RECEIVE: &str = "ReceiveMessageRequest";
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
 /// What a client may ask for.
@@ -54,6 +58,7 @@ impl Service {
     ) -> Received {
         self.clients.touch(caller.client);
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
+        let group = request.group.clone().unwrap_or_default();
         let auto_renew = request.auto_renew;
         let (popped, invisible) = match self.pop(caller, request).await {
             Ok(popped) => popped,
@@ -61,6 +66,11 @@ impl Service {
         };
         let until = Instant::now() + invisible;
         let handover = Arc::new(Mutex::new(Handover::new(&self.give_back_queue, &popped)));
+        let needs = || Needs::nothing().consume(topic.name.as_str(), group.name.as_str(), Action::Sub);
+        // It may have waited. Messages that are not sent go back to their queues.
+        if let Err(refusal) = self.admit_again(caller, RECEIVE, needs) {
+            return refused(&refusal);
+        }
         let deliveries = within(popped.deliveries, ANSWER_BYTES_MAX, &handover).into_iter();
         if deliveries.len() == 0 {
             return refused(&nothing());

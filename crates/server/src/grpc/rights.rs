@@ -7,6 +7,7 @@
 use redstart_auth::{Action, Actions};
 use redstart_wire::v2::{self, ClientType, Resource, settings::PubSub};
 
+use super::clients::{ClientKind, ClientSettings};
 use crate::access::Needs;
 
 const READ: Actions = Actions::of(&[Action::Sub, Action::Get]);
@@ -104,4 +105,15 @@ pub(super) fn settings(settings: &v2::Settings) -> Needs<'_> {
         }
         None => Needs::nothing(),
     }
+}
+
+/// The same of settings that were accepted.
+pub(super) fn announced(settings: &ClientSettings) -> Needs<'_> {
+    let group = settings.group.as_ref().filter(|_| settings.kind != ClientKind::Producer);
+    let needs =
+        group.into_iter().fold(Needs::nothing(), |needs, group| needs.group(group.as_str(), Action::Sub));
+    let published = settings.publishes.iter();
+    let needs = published.fold(needs, |needs, topic| needs.topic(topic.as_str(), Action::Pub));
+    let subscribed = settings.subscriptions.iter();
+    subscribed.fold(needs, |needs, entry| needs.topic(entry.topic.as_str(), Action::Sub))
 }

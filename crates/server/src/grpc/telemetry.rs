@@ -8,6 +8,7 @@ use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
 };
+use tokio::sync::watch;
 use tonic::Status;
 
 use super::{
@@ -24,7 +25,10 @@ use super::{
     service::{Answers, Service},
     settings::merge,
 };
-use crate::{access::Identity, throttle::Throttle};
+use crate::{
+    access::{Identity, Needs},
+    throttle::Throttle,
+};
 
 static JOIN_FAILED: Throttle = Throttle::new();
 
@@ -47,6 +51,17 @@ async fn repeat(stream: WeakCommandStream, answer: TelemetryCommand) {
         // A client whose stream is full or closed is not waiting for settings.
         let _ = stream.try_send(answer);
     }
+}
+
+/// Waits until rights change; for ever where nobody is asked for any.
+async fn changed(rights: &mut Option<watch::Receiver<u64>>) {
+    if let Some(changes) = rights
+        && changes.changed().await.is_ok()
+    {
+        return;
+    }
+    // An error means that the process ends.
+    std::future::pending().await
 }
 
 /// The answer to a stream that is not admitted.
@@ -80,6 +95,21 @@ impl Service {
         Box::pin(tokio_stream::wrappers::ReceiverStream::new(commands))
     }
 
+    /// Whether a client may have what it announces. If not it is told so, and the stream is to end.
+    fn may_announce<'n>(
+        &self,
+        (remote, identity): (SocketAddr, &Identity),
+        needs: impl Fn() -> Needs<'n>,
+        outgoing: &CommandStream,
+    ) -> bool {
+        let Err(refusal) = self.authorize(identity, &needs) else { return true };
+        audit::denied(self, (remote, identity), audit::TELEMETRY, needs, &refusal);
+        let command = TelemetryCommand { status: Some(refusal.status()), command: None };
+        // Full or closed: then it is not told, and the stream ends all the same.
+        let _ = outgoing.try_send(command);
+        false
+    }
+
     async fn converse(
         &self,
         client: &str,
@@ -88,8 +118,20 @@ impl Service {
         incoming: &mut Incoming,
         outgoing: &CommandStream,
     ) {
+        let mut rights_changed = self.config.resources.access.changes();
         loop {
-            let command = match incoming.next::<TelemetryCommand>().await {
+            let next = tokio::select! {
+                next = incoming.next::<TelemetryCommand>() => next,
+                // Commands reach the client over this stream only while it has the rights.
+                () = changed(&mut rights_changed) => {
+                    let settings = self.clients.settings(client).unwrap_or_default();
+                    if self.may_announce((remote, identity), || rights::announced(&settings), outgoing) {
+                        continue;
+                    }
+                    return;
+                }
+            };
+            let command = match next {
                 Ok(Some(command)) => command,
                 Ok(None) | Err(Rejected::Status(_)) => return,
                 Err(Rejected::Spent(spent)) => {
@@ -118,12 +160,7 @@ impl Service {
                     return;
                 }
             }
-            if let Err(refusal) = self.authorize(identity, || rights::settings(&settings)) {
-                let needs = || rights::settings(&settings);
-                audit::denied(self, (remote, identity), audit::TELEMETRY, needs, &refusal);
-                let command = TelemetryCommand { status: Some(refusal.status()), command: None };
-                // Full or closed: then it is not told, and the stream ends all the same.
-                let _ = outgoing.try_send(command);
+            if !self.may_announce((remote, identity), || rights::settings(&settings), outgoing) {
                 return;
             }
             let settings = match self.register(client, identity, remote, settings, outgoing.clone()).await {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use redstart_wire::remoting::code;
 
 use super::{
-    admin, assignment, audit, heartbeat, name_service, offsets, polling, pop, pull, query, queue_locks,
-    recall,
+    admin, admission, assignment, audit, heartbeat, name_service, offsets, polling, pop, pull, query,
+    queue_locks, recall,
     refusal::Refusal,
     reply,
     request::{Answer, Received, Request},
@@ -29,7 +29,13 @@ pub(crate) enum Kind {
 pub(super) async fn answer(request: &Request) -> Answer {
     let began = Instant::now();
     let change = audit::Change::of(request);
-    let answer = handle(request).await.unwrap_or_else(Answer::from);
+    let mut answer = handle(request).await.unwrap_or_else(Answer::from);
+    // Messages of an answer that is dropped here go back to their queues.
+    if kind(request.code) == Kind::Poll
+        && let Err(refusal) = admission::admit_again(request)
+    {
+        answer = refusal.into();
+    }
     change.ended(&answer);
     count(request, answer.code, began.elapsed());
     answer

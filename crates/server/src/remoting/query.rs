@@ -1,6 +1,6 @@
 //! Messages looked up by their address, or by their key.
 
-use redstart_engine::{Filter, KeyAnswer, Timestamp, TopicName};
+use redstart_engine::{Filter, KeyAnswer, QueryError, Timestamp, TopicName};
 use redstart_wire::remoting::code;
 
 use super::{
@@ -28,10 +28,11 @@ pub(super) async fn view(request: &Request) -> Result<Answer, Refusal> {
     let (found, topic) = request
         .look(move |engine, _| {
             let found = engine.message_by_position(position)?;
-            Ok::<_, redstart_engine::QueryError>((found, engine.topic_name_of(found.queue.topic)))
+            Ok::<_, QueryError>((found, engine.topic_name_of(found.queue.topic)))
         })
-        .await??;
-    let topic = topic.ok_or_else(|| Refusal::new(code::SYSTEM_ERROR, "the message's topic is gone"))?;
+        .await?
+        .map_err(|error| Refusal::of_position(error, not_found))?;
+    let topic = topic.ok_or_else(not_found)?;
     let needs = Needs::nothing().topic(topic.as_str(), READ);
     // Any position can be asked for: what is there is not told, nor that there is something.
     request.check(&needs).map_err(|_| not_found())?;

@@ -272,6 +272,17 @@ impl From<SendBackError> for Refusal {
     }
 }
 
+impl Refusal {
+    /// Why there is no answer about a position of the log. A position without a message is answered as one that the caller may
+    /// not read.
+    pub fn of_position(error: QueryError, not_found: impl Fn() -> Refusal) -> Refusal {
+        match error {
+            QueryError::UnknownPosition { .. } => not_found(),
+            other => other.into(),
+        }
+    }
+}
+
 impl From<QueryError> for Refusal {
     fn from(error: QueryError) -> Self {
         match error {

@@ -65,6 +65,10 @@ impl Request {
         Request { received, admitted }
     }
 
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+
     pub fn identity(&self) -> &Identity {
         self.admitted.identity()
     }

@@ -99,7 +99,8 @@ async fn check_message(
     if !request.context.config.resources.access.is_on() {
         return Ok(());
     }
-    let found = request.look(move |engine, _| engine.message_by_position(position)).await??;
+    let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
+    let found = found.map_err(|error| Refusal::of_position(error, &not_found))?;
     request.check_topic(found.queue.topic, SUB).await.map_err(|_| not_found())
 }
 

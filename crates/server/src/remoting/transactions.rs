@@ -1,6 +1,7 @@
 //! The end of transactions, and checks of those that are still open.
 
 use redstart_engine::{Fetched, TransactionCheck, TransactionError};
+use redstart_log::Position;
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 
 use super::{
@@ -30,12 +31,20 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     if let Some((position, size)) = request.ask(move |engine, _| engine.half(id)).await? {
         let fetched = request.context.shard.bodies().fetch(position, size).await;
         let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
+        let home = fetched.home().map_err(|error| Refusal::unread(&error))?;
+        // The request need not name the topic, or may name another one. Any position can be named: a caller without the right is
+        // told the same as if there were no transaction.
+        request.check_topic(home.topic, PUB).await.map_err(|refusal| match refusal.code {
+            code::NO_PERMISSION => not_open(id),
+            _ => refusal,
+        })?;
         if producer_group(&fetched).as_deref() != Some(group) {
             return Err(refused("the half message belongs to another producer group"));
         }
-        let home = fetched.home().map_err(|error| Refusal::unread(&error))?;
-        // The request need not name the topic, or may name another one.
-        request.check_topic(home.topic, PUB).await?;
+    } else if request.access().is_on() {
+        // One that has ended has no topic to ask for a right on, so that its end is told to nobody. Clients do not wait for this
+        // answer.
+        return Err(not_open(id));
     }
     let ended = request.context.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?;
     match ended.await? {
@@ -44,6 +53,10 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
         other => other?,
     }
     Ok(Answer::ok())
+}
+
+fn not_open(id: Position) -> Refusal {
+    TransactionError::NotOpen { id }.into()
 }
 
 fn producer_group(half: &Fetched) -> Option<String> {

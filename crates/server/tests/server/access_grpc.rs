@@ -10,7 +10,7 @@ use redstart_auth::{
     },
 };
 use redstart_engine::MessageType;
-use redstart_server::Access;
+use redstart_server::{Access, AuditLog};
 use redstart_wire::v2::{
     self, Code, MessageQueue, messaging_service_client::MessagingServiceClient, telemetry_command::Command,
 };
@@ -165,6 +165,15 @@ async fn status_of(client: &mut Client, method: &str) -> Code {
 
 /// What a consumer's settings are answered with.
 async fn settings_status(client: &mut Client) -> Code {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    sender.send(settings_command()).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
+    let mut answers = client.telemetry(stream).await.unwrap().into_inner();
+    code(answers.message().await.unwrap().unwrap().status)
+}
+
+/// The settings of a consumer.
+fn settings_command() -> v2::TelemetryCommand {
     let subscription = v2::Subscription {
         group: Some(resource("g")),
         subscriptions: vec![v2::SubscriptionEntry { topic: Some(resource("t")), expression: None }],
@@ -175,12 +184,7 @@ async fn settings_status(client: &mut Client) -> Code {
         pub_sub: Some(v2::settings::PubSub::Subscription(subscription)),
         ..Default::default()
     };
-    let command = v2::TelemetryCommand { status: None, command: Some(Command::Settings(settings)) };
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    sender.send(command).await.unwrap();
-    let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
-    let mut answers = client.telemetry(stream).await.unwrap().into_inner();
-    code(answers.message().await.unwrap().unwrap().status)
+    v2::TelemetryCommand { status: None, command: Some(Command::Settings(settings)) }
 }
 
 const TABLE: &[(&str, &[&str])] = &[
@@ -315,4 +319,78 @@ async fn rights_that_are_taken_away_are_gone_at_once() {
     assert_eq!(status_of(&mut app, "SendMessage").await, Code::Ok);
     guarded.grant("app", &[]).await;
     assert_eq!(status_of(&mut app, "SendMessage").await, Code::Forbidden);
+}
+
+#[tokio::test]
+async fn a_receive_that_waits_gets_nothing_after_its_right_was_taken_away() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Sub Topic:t", "Sub Group:g"]).await;
+    let (mut root, mut app) = (guarded.client("root", "c1").await, guarded.client("app", "c2").await);
+    let waiting = async {
+        let request = v2::ReceiveMessageRequest {
+            long_polling_timeout: Some(prost_types::Duration { seconds: 15, nanos: 0 }),
+            ..receive_request("g", "t")
+        };
+        let mut stream = app.receive_message(request).await.unwrap().into_inner();
+        let mut contents = Vec::new();
+        while let Some(next) = stream.message().await.unwrap() {
+            contents.extend(next.content);
+        }
+        contents
+    };
+    let meanwhile = async {
+        // Mostly it waits by then. If not it is refused at once, which is right as well.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        guarded.grant("app", &[]).await;
+        assert_eq!(status_of(&mut root, "SendMessage").await, Code::Ok);
+    };
+    let (contents, ()) = tokio::join!(waiting, meanwhile);
+    let message = |content: &v2::receive_message_response::Content| {
+        matches!(content, v2::receive_message_response::Content::Message(_))
+    };
+    assert!(!contents.iter().any(message), "{contents:?}");
+    assert!(format!("{contents:?}").contains("no right to"), "{contents:?}");
+}
+
+#[tokio::test]
+async fn a_telemetry_stream_ends_with_the_rights_to_what_it_has_announced() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Sub Topic:t", "Sub Group:g"]).await;
+    let mut app = guarded.client("app", "c").await;
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    sender.send(settings_command()).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
+    let mut answers = app.telemetry(stream).await.unwrap().into_inner();
+    assert_eq!(code(answers.message().await.unwrap().unwrap().status), Code::Ok);
+    // A change that leaves it its rights does not end it.
+    guarded.grant("app", &["Sub Topic:t", "Sub Group:g", "Pub Topic:t"]).await;
+    sender.send(settings_command()).await.unwrap();
+    assert_eq!(code(answers.message().await.unwrap().unwrap().status), Code::Ok);
+    guarded.grant("app", &["Sub Group:g"]).await;
+    assert_eq!(code(answers.message().await.unwrap().unwrap().status), Code::Forbidden);
+    assert!(answers.message().await.unwrap().is_none(), "it has ended");
+}
+
+#[tokio::test]
+async fn denials_are_in_the_audit_log() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let log = AuditLog::open(&dir.path().join("audit.log")).unwrap();
+    let guarded = Guarded::start().await;
+    guarded.access.install_audit(log.clone());
+    let mut app = guarded.client("app", "c").await;
+    assert_eq!(status_of(&mut app, "SendMessage").await, Code::Forbidden);
+    let wrong = Signer { secret: "wrong".to_owned(), ..signer("root", "c2") };
+    assert_eq!(sends(&guarded, wrong).await, Code::Unauthorized);
+    log.close();
+    let text = std::fs::read_to_string(dir.path().join("audit.log")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [denied, unauthenticated] = lines[..] else { panic!("{text}") };
+    for part in
+        [r#""user":"app""#, r#""port":"grpc""#, "SendMessageRequest", "Topic:t", r#""outcome":"denied""#]
+    {
+        assert!(denied.contains(part), "{part} is missing in {denied}");
+    }
+    for part in [r#""user":"root""#, r#""outcome":"unauthenticated""#] {
+        assert!(unauthenticated.contains(part), "{part} is missing in {unauthenticated}");
+    }
 }

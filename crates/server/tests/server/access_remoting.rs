@@ -380,7 +380,9 @@ async fn a_message_of_another_topic_is_not_seen_by_its_position() {
     guarded.grant("app", &["All Topic:t", "All Group:g"]).await;
     let view = app.call(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)]).await;
     assert_eq!((view.code, view.body.len()), (code::SYSTEM_ERROR, 0));
-    assert!(!view.remark.unwrap().contains("secret"), "not even where it is");
+    let nothing = app.call(code::VIEW_MESSAGE_BY_ID, &[("offset", "7")]).await;
+    let told = |remark: Option<String>, at: &str| remark.unwrap().replace(at, "X");
+    assert_eq!(told(view.remark, &offset), told(nothing.remark, "7"), "not even that it is there");
     let back = [("offset", offset.as_str()), ("group", "g"), ("delayLevel", "0"), ("originTopic", "t")];
     let back = app.call(code::CONSUMER_SEND_MSG_BACK, &back).await;
     assert_eq!(back.code, code::SYSTEM_ERROR, "{:?}", back.remark);
@@ -424,10 +426,30 @@ async fn a_transaction_is_ended_only_with_the_right_on_its_topic() {
         ("tranStateTableOffset", "0"),
     ];
     guarded.grant("app", &["Pub Topic:t"]).await;
-    assert!(is_denied(&app.call(code::END_TRANSACTION, &end).await), "without a topic");
+    // What is told is the same as of a position at which there is nothing.
+    let nothing = end.map(|(name, value)| (name, if name == "commitLogOffset" { "7" } else { value }));
+    let untold = app.call(code::END_TRANSACTION, &nothing).await;
+    let told = |answer: Command, at: &str| (answer.code, answer.remark.unwrap().replace(at, "X"));
+    let expected = told(untold, "transaction 7 ");
+    assert_eq!(
+        told(app.call(code::END_TRANSACTION, &end).await, &format!("transaction {offset} ")),
+        expected
+    );
     let named: Vec<_> = end.iter().copied().chain([("topic", "t")]).collect();
-    assert!(is_denied(&app.call(code::END_TRANSACTION, &named).await), "with another topic");
+    assert_eq!(
+        told(app.call(code::END_TRANSACTION, &named).await, &format!("transaction {offset} ")),
+        expected
+    );
+    let foreign = end.map(|(name, value)| (name, if name == "producerGroup" { "q" } else { value }));
+    assert_eq!(
+        told(app.call(code::END_TRANSACTION, &foreign).await, &format!("transaction {offset} ")),
+        expected
+    );
     assert_eq!(root.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS);
+    assert_eq!(
+        told(app.call(code::END_TRANSACTION, &end).await, &format!("transaction {offset} ")),
+        expected
+    );
 }
 
 #[tokio::test]
@@ -529,6 +551,52 @@ async fn guessing_is_slowed_and_does_not_lock_out_a_client_that_is_there() {
     }
     assert!(slowed);
     assert_eq!(app.send("t", "after").await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn a_connection_that_has_authenticated_is_not_slowed_by_guesses_at_its_user_from_its_address() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    let mut app = guarded.client("app").await;
+    assert_eq!(app.send("t", "before").await.code, code::SUCCESS);
+    let mut guesser = guarded.broker.client().await;
+    let mut slowed = false;
+    for guess in 0..20 {
+        let command = sign(any_request(code::GET_BROKER_CONFIG), "app", &format!("guess-{guess}"));
+        slowed |= guesser.call_with(command).await.remark.unwrap().contains("too many failed attempts");
+    }
+    assert!(slowed);
+    assert_eq!(app.send("t", "after").await.code, code::SUCCESS);
+}
+
+#[tokio::test]
+async fn a_poll_that_waits_gets_nothing_after_its_right_was_taken_away() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Sub Topic:t", "Sub Group:g"]).await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
+    assert_eq!(app.json(code::HEART_BEAT, &consumer("c", "g", "t", "*")).await.code, code::SUCCESS);
+    let pull = [
+        ("consumerGroup", "g"),
+        ("topic", "t"),
+        ("queueId", "0"),
+        ("queueOffset", "0"),
+        ("maxMsgNums", "1"),
+        // Wait for a message.
+        ("sysFlag", "2"),
+        ("commitOffset", "0"),
+        ("suspendTimeoutMillis", "15000"),
+        ("subVersion", "0"),
+    ];
+    let polling = app.call(code::PULL_MESSAGE, &pull);
+    let meanwhile = async {
+        // Mostly it waits by then. If not it is refused at once, which is right as well.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        guarded.grant("app", &[]).await;
+        assert_eq!(root.send("t", "for those who may").await.code, code::SUCCESS);
+    };
+    let (answer, ()) = tokio::join!(polling, meanwhile);
+    assert!(is_denied(&answer), "{:?}", answer.remark);
+    assert!(answer.body.is_empty());
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ pub mod acl1;
 mod action;
 pub mod attempts;
 pub mod audit;
+mod built_in;
 pub mod date;
 mod policy;
 pub mod repeats;
@@ -29,6 +30,7 @@ mod source;
 mod user;
 
 pub use action::{Action, Actions, InvalidAction};
+pub use built_in::built_in;
 pub use policy::{Decision, Entry, InvalidEntry, InvalidWord, Policy, Tier};
 pub use resource::{InvalidResource, Kind, Pattern, Resource};
 pub use rights::{Denial, Need, Reason, Rights, Verdict};

@@ -46,7 +46,7 @@ fn given(config: &Config) -> anyhow::Result<Option<String>> {
     Ok(std::env::var(ADMIN_SECRET_VARIABLE).ok().filter(|secret| !secret.trim().is_empty()))
 }
 
-fn random_secret() -> anyhow::Result<String> {
+pub fn random_secret() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
     SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

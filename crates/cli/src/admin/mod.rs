@@ -1,6 +1,8 @@
-//! The operator's commands: `topic`, `group`, `message`, `offset`, `dlq`, `cluster`. They work with every server that speaks
+//! The operator's commands: `topic`, `group`, `message`, `offset`, `dlq`, `cluster`, `user`, `acl`, `auth`. They work with every server that speaks
 //! RocketMQ's Remoting protocol.
 
+mod acl;
+mod auth;
 mod cluster;
 mod confirm;
 mod dlq;
@@ -14,6 +16,7 @@ mod table;
 mod target;
 mod time;
 mod topic;
+mod user;
 
 use std::{future::Future, process::ExitCode};
 
@@ -68,6 +71,27 @@ pub enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Users: list, show, create, set-secret, enable, disable, delete
+    User {
+        #[command(subcommand)]
+        command: user::Command,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Rules that say what users may do: list, show, grant, deny, revoke
+    Acl {
+        #[command(subcommand)]
+        command: acl::Command,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// What a user may do: test
+    Auth {
+        #[command(subcommand)]
+        command: auth::Command,
+        #[command(flatten)]
+        server: Server,
+    },
     /// Show the brokers with their versions, addresses and message rates
     Cluster {
         #[command(flatten)]
@@ -118,6 +142,9 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Message { server, .. }
         | Command::Offset { server, .. }
         | Command::Dlq { server, .. }
+        | Command::User { server, .. }
+        | Command::Acl { server, .. }
+        | Command::Auth { server, .. }
         | Command::Cluster { server }) = &command;
         let form = if server.json { Form::Json } else { server.output };
         let admin = Admin::new(&server.names()).with_credentials(server.credentials.find()?);
@@ -128,6 +155,12 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Message { command, .. } => message::run(command, &session).await,
             Command::Offset { command, .. } => offset::run(command, &session).await,
             Command::Dlq { command, .. } => dlq::run(command, &session).await,
+            Command::User { command, .. } => user::run(command, &session).await,
+            Command::Acl { command, .. } => acl::run(command, &session).await,
+            Command::Auth { command, .. } => match auth::run(command, &session).await {
+                Ok(code) => return Ok(code),
+                Err(error) => Err(error),
+            },
             Command::Cluster { .. } => cluster::run(&session).await,
         };
         match done {

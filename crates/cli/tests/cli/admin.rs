@@ -515,9 +515,10 @@ fn an_unknown_command_suggests_the_right_one() {
     assert!(run(&["topci", "list"]).contains("'topic'"));
     assert!(run(&["topic", "lst"]).contains("'list'"));
     assert!(run(&["topic"]).contains("create"));
-    let acls = run(&["acl"]);
-    assert!(acls.contains("redstart mqadmin ") && acls.contains("listAcl"), "{acls}");
-    assert!(!run(&["user"]).contains("'serve'"));
+    assert!(run(&["acl"]).contains("grant"));
+    let brokers = run(&["broker"]);
+    assert!(brokers.contains("redstart mqadmin ") && brokers.contains("brokerStatus"), "{brokers}");
+    assert!(!run(&["consumer"]).contains("'serve'"));
     let one = run(&["updateTopicPerm"]);
     assert!(one.contains("redstart mqadmin updateTopicPerm"), "{one}");
 }

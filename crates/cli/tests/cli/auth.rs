@@ -166,6 +166,72 @@ fn with_administrator(secret: &str) -> (TempDir, Broker) {
 }
 
 #[test]
+fn users_and_rules_are_made_and_asked_about_by_commands() {
+    let secret = "secret-of-the-administrator";
+    let (folder, broker) = with_administrator(secret);
+    let run = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let done = broker.run(&words, Some(("admin", secret)));
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        (done.status.success(), said, String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let good = |words: &str| {
+        let (success, said, error) = run(words);
+        assert!(success, "{words}: {said} {error}");
+        said
+    };
+    let json = |words: &str| -> serde_json::Value { serde_json::from_str(&good(words)).unwrap() };
+
+    let made = json("user create app --json");
+    let own = made["secret"].as_str().unwrap().to_owned();
+    assert!(own.len() >= 32, "{made}");
+    let file = folder.path().join("secret-of-other");
+    fs::write(&file, "secret-of-other\n").unwrap();
+    let other = json(&format!("user create other --json --secret-file {}", file.display()));
+    assert_eq!(other.get("secret"), None, "it is known already");
+    assert!(run("user create app").2.contains("exists already"));
+    assert!(run("user show nobody").2.contains("there is no user nobody"));
+
+    good("acl grant app Topic:orders-* Pub,Sub --source 127.0.0.0/8");
+    good("acl deny app Topic:orders-secret Pub");
+    assert!(run("acl grant app Topic:orders Publish").2.contains("Publish"), "a word that is no action");
+    let rules = good("acl show app");
+    assert!(rules.contains("Topic:orders-secret  Deny") && rules.contains("127.0.0.0/8"), "{rules}");
+    assert_eq!(json("acl list --json")["rules"].as_array().unwrap().len(), 2);
+
+    let test = |rest: &str| run(&format!("auth test --user app --action Pub --resource {rest}"));
+    assert!(test("Topic:orders-eu").0);
+    let (allowed, said, _) = test("Topic:orders-secret");
+    assert!(!allowed && said.starts_with("deny: the Custom rule 'Deny Pub Topic:orders-secret'"), "{said}");
+    let (allowed, said, _) = test("Topic:orders-eu --source 192.0.2.1");
+    assert!(!allowed && said.contains("no rule allows it"), "{said}");
+    // The broker decides the same.
+    let send = |topic: &str, secret: &str| {
+        broker
+            .run(&["mqadmin", "sendMessage", "-t", topic, "-p", "x"], Some(("app", secret)))
+            .status
+            .success()
+    };
+    good("topic create orders-eu");
+    good("topic create orders-secret");
+    assert!(send("orders-eu", &own) && !send("orders-secret", &own));
+
+    let changed = json("user set-secret app --json")["secret"].as_str().unwrap().to_owned();
+    assert!(!send("orders-eu", &own) && send("orders-eu", &changed));
+    good("user disable app");
+    assert!(good("user list").contains("disabled") && !send("orders-eu", &changed));
+    assert!(test("Topic:orders-eu").1.contains("the user is disabled"));
+    good("user enable app");
+    assert!(send("orders-eu", &changed));
+
+    good("acl revoke app Topic:orders-secret --yes");
+    assert!(test("Topic:orders-secret").0);
+    assert!(!run("user delete app").0, "there is no terminal to ask on");
+    good("user delete app --yes");
+    assert!(!good("user list").contains("app") && !good("acl list").contains("app"));
+}
+
+#[test]
 fn the_load_generator_signs_over_both_protocols() {
     let secret = "secret-of-the-administrator";
     let (_folder, broker) = with_administrator(secret);

@@ -1,4 +1,4 @@
-//! Where commands find the user they act as: flags, then variables, and for mqadmin RocketMQ's own file.
+//! Where commands find the user they act as: flags, then variables, then the context, and for mqadmin RocketMQ's own file.
 
 use std::{
     env, fs, io,
@@ -27,17 +27,19 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// `None` when neither flags nor variables name a user.
-    pub fn find(&self) -> anyhow::Result<Option<Credentials>> {
-        let Some(user) = self.access_key.clone().or_else(|| variable(USER_VARIABLE)) else {
+    /// The user, with what the context says where flags and variables say nothing; `None` when nothing names a user.
+    pub fn find(&self, user: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
+        let named = self.access_key.clone().or_else(|| variable(USER_VARIABLE));
+        let Some(user) = named.or_else(|| user.map(str::to_owned)) else {
             if self.secret_key_file.is_some() {
                 bail!("--secret-key-file needs --access-key or {USER_VARIABLE}");
             }
             return Ok(None);
         };
-        let secret = match &self.secret_key_file {
-            Some(file) => Some(read(file)?),
-            None => variable(SECRET_VARIABLE),
+        let secret = match (&self.secret_key_file, variable(SECRET_VARIABLE), file) {
+            (Some(file), _, _) => Some(read(file)?),
+            (None, None, Some(file)) => Some(read(file)?),
+            (None, variable, _) => variable,
         };
         let secret = secret.with_context(|| {
             format!("the user {user} has no secret: set {SECRET_VARIABLE} or --secret-key-file")
@@ -46,11 +48,8 @@ impl Flags {
     }
 }
 
-/// The user of mqadmin: variables first, then `tools.yml`.
-pub fn of_mqadmin() -> anyhow::Result<Option<Credentials>> {
-    if let Some(found) = Flags::default().find()? {
-        return Ok(Some(found));
-    }
+/// The user that RocketMQ's `tools.yml` names.
+pub fn of_tools_file() -> anyhow::Result<Option<Credentials>> {
     let Some(home) = variable(HOME_VARIABLE) else { return Ok(None) };
     let file = Path::new(&home).join(TOOLS_FILE);
     match fs::read_to_string(&file) {

@@ -1,5 +1,6 @@
 //! The `redstart` binary.
 
+mod access;
 mod admin;
 mod administrator;
 mod banner;
@@ -7,6 +8,7 @@ mod bench;
 mod blocking;
 mod check;
 mod config;
+mod contexts;
 mod credentials;
 mod exposure;
 mod failure;

@@ -13,16 +13,12 @@ use bytes::{Buf, BytesMut};
 use redstart_wire::remoting::{self as wire, Command};
 use rustc_hash::FxHashMap;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{Notify, oneshot},
     task::JoinHandle,
 };
 
-use crate::Credentials;
+use crate::{Credentials, Stream, Tls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 64 << 10;
@@ -94,15 +90,35 @@ impl Shared {
 
 impl Connection {
     pub async fn open(address: &str) -> Result<Connection, Error> {
+        Connection::open_over(address, None).await
+    }
+
+    /// Connects with TLS if it is given.
+    pub async fn open_over(address: &str, tls: Option<&Tls>) -> Result<Connection, Error> {
         let failed = |why: String| Error::Connect { address: address.to_owned(), why };
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, Stream::open(address, tls))
             .await
             .map_err(|_| failed(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))?
             .map_err(|error| failed(reason(&error)))?;
-        stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
-        let (input, output) = stream.into_split();
+        Ok(match stream {
+            Stream::Plain(stream) => {
+                let (input, output) = stream.into_split();
+                Connection::start(address, input, output)
+            }
+            Stream::Tls(stream) => {
+                let (input, output) = tokio::io::split(stream);
+                Connection::start(address, input, output)
+            }
+        })
+    }
+
+    fn start(
+        address: &str,
+        input: impl AsyncRead + Unpin + Send + 'static,
+        output: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Connection {
         let shared = Arc::new(Shared::default());
-        Ok(Connection {
+        Connection {
             address: address.to_owned(),
             tasks: [
                 tokio::spawn(read(input, shared.clone())),
@@ -112,7 +128,7 @@ impl Connection {
             shared,
             next: AtomicI32::new(1),
             credentials: None,
-        })
+        }
     }
 
     /// Signs every request from now on.
@@ -204,7 +220,7 @@ impl Drop for Forget<'_> {
 }
 
 /// Hands answers to the calls that wait for them. Requests of the server are not answered: this client is in no group.
-async fn read(mut input: OwnedReadHalf, shared: Arc<Shared>) {
+async fn read(mut input: impl AsyncRead + Unpin, shared: Arc<Shared>) {
     let mut buffer = BytesMut::new();
     loop {
         match wire::decode(&mut buffer) {
@@ -243,7 +259,7 @@ async fn sweep(shared: Arc<Shared>) {
 }
 
 /// Writes the requests that are queued, all of them with one call.
-async fn write(mut output: OwnedWriteHalf, shared: Arc<Shared>) {
+async fn write(mut output: impl AsyncWrite + Unpin, shared: Arc<Shared>) {
     loop {
         shared.wake.notified().await;
         loop {
@@ -256,6 +272,10 @@ async fn write(mut output: OwnedWriteHalf, shared: Arc<Shared>) {
                     return shared.close();
                 }
             }
+            // TLS keeps what it has not written yet.
+            if output.flush().await.is_err() {
+                return shared.close();
+            }
         }
     }
 }
@@ -263,7 +283,7 @@ async fn write(mut output: OwnedWriteHalf, shared: Arc<Shared>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -24,7 +24,7 @@ use clap::{Args, Subcommand};
 use futures_util::{StreamExt, stream};
 use redstart_client::admin::Admin;
 
-use crate::{blocking::block_on, credentials, stdout};
+use crate::{access, blocking::block_on, stdout};
 use output::{Form, Output};
 use time::TimeFormat;
 
@@ -116,14 +116,14 @@ pub struct Server {
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     time: TimeFormat,
     #[command(flatten)]
-    credentials: credentials::Flags,
+    access: access::Flags,
 }
 
 impl Server {
-    fn names(&self) -> String {
+    fn names(&self, of_context: Option<String>) -> String {
         let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let variable = || NAMES_VARIABLES.iter().find_map(set);
-        self.namesrv.clone().or_else(variable).unwrap_or_else(|| DEFAULT_NAMES.to_owned())
+        self.namesrv.clone().or_else(variable).or(of_context).unwrap_or_else(|| DEFAULT_NAMES.to_owned())
     }
 }
 
@@ -147,7 +147,9 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Auth { server, .. }
         | Command::Cluster { server }) = &command;
         let form = if server.json { Form::Json } else { server.output };
-        let admin = Admin::new(&server.names()).with_credentials(server.credentials.find()?);
+        let access = server.access.resolve()?;
+        let admin = Admin::new(&server.names(access.namesrv));
+        let admin = admin.with_credentials(access.credentials).with_tls(access.tls);
         let session = Session { admin, output: Output::new(form, server.time) };
         let done = match &command {
             Command::Topic { command, .. } => topic::run(command, &session).await,

@@ -16,9 +16,9 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
-use redstart_client::Credentials;
+use redstart_client::{Credentials, Tls};
 
-use crate::{blocking::block_on, credentials};
+use crate::{access, blocking::block_on};
 use driver::Protocol;
 use remoting::Serialization;
 
@@ -71,11 +71,11 @@ pub struct Target {
     /// Address of the gRPC port, or of the name server for Remoting [default: 127.0.0.1:8081 or 127.0.0.1:9876]
     #[arg(long)]
     server: Option<String>,
-    /// Address of the name server, for creating topics when the load is gRPC
-    #[arg(long, default_value = Protocol::Remoting.default_server())]
-    namesrv: String,
+    /// Address of the name server, for creating topics when the load is gRPC [default: 127.0.0.1:9876]
+    #[arg(long)]
+    namesrv: Option<String>,
     #[command(flatten)]
-    credentials: credentials::Flags,
+    access: access::Flags,
     /// Encoding of Remoting headers: JSON, which is Java's default, or binary
     #[arg(long, value_enum, default_value_t = Serialization::Json)]
     serialization: Serialization,
@@ -96,19 +96,28 @@ pub struct Target {
 impl Target {
     /// The server that the load goes to.
     fn server(&self) -> anyhow::Result<Server> {
-        self.at(self.server.as_deref().unwrap_or(self.protocol.default_server()))
+        self.reach(self.protocol, self.server.as_deref())
     }
 
     /// The name server that creates topics.
     fn name_server(&self) -> anyhow::Result<Server> {
         match self.protocol {
-            Protocol::Grpc => self.at(&self.namesrv),
+            Protocol::Grpc => self.reach(Protocol::Remoting, self.namesrv.as_deref()),
             Protocol::Remoting => self.server(),
         }
     }
 
-    fn at(&self, address: &str) -> anyhow::Result<Server> {
-        Ok(Server { address: address.to_owned(), credentials: self.credentials.find()? })
+    /// The server at this address, else at the context's, else at the default one.
+    fn reach(&self, protocol: Protocol, address: Option<&str>) -> anyhow::Result<Server> {
+        let access = self.access.resolve()?;
+        let (of_context, tls) = match protocol {
+            Protocol::Grpc => (access.grpc, access.tls.map(|tls| tls.for_http2())),
+            Protocol::Remoting => (access.namesrv, access.tls),
+        };
+        // Loads use one name server.
+        let of_context = of_context.as_deref().and_then(|addresses| addresses.split(';').next());
+        let address = address.or(of_context).unwrap_or(protocol.default_server()).to_owned();
+        Ok(Server { address, credentials: access.credentials, tls })
     }
 }
 
@@ -117,6 +126,7 @@ impl Target {
 pub struct Server {
     pub address: String,
     pub credentials: Option<Credentials>,
+    pub tls: Option<Tls>,
 }
 
 impl Common {

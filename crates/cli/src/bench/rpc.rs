@@ -11,8 +11,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use prost::Message;
-use redstart_client::Credentials;
-use tokio::net::TcpStream;
+use redstart_client::{Credentials, Stream};
 
 use super::Server;
 
@@ -40,11 +39,10 @@ pub struct Answers {
 impl Connection {
     /// Connects. Every call carries the client's id.
     pub async fn open(server: &Server, client_id: &str) -> anyhow::Result<Connection> {
-        let Server { address: server, credentials } = server;
-        let stream = TcpStream::connect(server)
+        let Server { address: server, credentials, tls } = server;
+        let stream = Stream::open(server, tls.as_ref())
             .await
             .with_context(|| format!("cannot connect to {server}; is it up?"))?;
-        stream.set_nodelay(true)?;
         let (requests, connection) = h2::client::Builder::new()
             .initial_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)

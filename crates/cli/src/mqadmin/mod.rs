@@ -37,7 +37,7 @@ use anyhow::Context as _;
 use redstart_client::admin::{self, Admin};
 use redstart_wire::remoting::code;
 
-use crate::{credentials, similar::closest, stdout};
+use crate::{access, similar::closest, stdout};
 use context::{Context, Outcome};
 use parse::Given;
 use table::Spec;
@@ -114,10 +114,11 @@ fn execute(spec: &Spec, given: Given) -> anyhow::Result<ExitCode> {
         eprintln!("mqadmin {}: {word:?} belongs to no option and is ignored", spec.name);
     }
     let variable = std::env::var(NAMESRV_VARIABLE).ok().filter(|names| !names.trim().is_empty());
-    let names = given.get("n").map(str::to_owned).or(variable);
+    let access = access::of_mqadmin()?;
+    let names = given.get("n").map(str::to_owned).or(variable).or(access.namesrv);
     let guessed = names.is_none();
     let admin = Admin::new(names.as_deref().unwrap_or(NAMESRV_DEFAULT));
-    let admin = admin.with_credentials(credentials::of_mqadmin()?);
+    let admin = admin.with_credentials(access.credentials).with_tls(access.tls);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -249,3 +249,57 @@ fn the_load_generator_signs_over_both_protocols() {
         assert!(said.contains("not signed"), "{protocol}: {said}");
     }
 }
+
+#[test]
+fn a_context_names_server_user_and_tls() {
+    let secret = "secret-of-the-administrator";
+    let (folder, broker) = with_administrator(secret);
+    let names = broker.at("mqadmin (Remoting)");
+    let file = folder.path().join("contexts.toml");
+    let (ca, secret_file) = (folder.path().join("data/tls.crt"), folder.path().join("secret"));
+    let context = |name: &str, more: &str| {
+        let (secret_file, ca) = (secret_file.display(), ca.display());
+        format!(
+            "[{name}]\nnamesrv = \"{names}\"\ngrpc = \"{}\"\naccess_key = \"admin\"\nsecret_key_file = \"{secret_file}\"\n{}\n",
+            broker.at("gRPC"),
+            more.replace("CA", &ca.to_string())
+        )
+    };
+    let contexts = [
+        context("plain", ""),
+        context("verified", "tls = true\ntls_ca = \"CA\""),
+        context("insecure", "tls_insecure = true"),
+        context("foreign", "tls = true"),
+    ];
+    fs::write(&file, contexts.concat()).unwrap();
+    let run = |words: &[&str], name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+        command.env_clear().args(words).args(["--context", name, "--contexts-file"]).arg(&file);
+        // Roots that did not sign the broker's certificate: none of a system's did, and a container may have no system's.
+        command.env("SSL_CERT_FILE", folder.path().join("other.pem"));
+        support::output(&mut command)
+    };
+    let other = folder.path().join("other");
+    drop(Broker::start(&other, &[]));
+    fs::copy(other.join("tls.crt"), folder.path().join("other.pem")).unwrap();
+    for name in ["plain", "verified", "insecure"] {
+        let created = run(&["topic", "create", name], name);
+        assert!(created.status.success(), "{name}: {}", String::from_utf8_lossy(&created.stderr));
+        let warned = String::from_utf8_lossy(&created.stderr).contains("without verification");
+        assert_eq!(warned, name == "insecure");
+        for protocol in ["grpc", "remoting"] {
+            let load = ["bench", "produce", "--until", "20", "--topic", name, "--protocol", protocol];
+            let sent = run(&load, name);
+            assert!(sent.status.success(), "{name} {protocol}: {}", String::from_utf8_lossy(&sent.stderr));
+        }
+    }
+    let foreign = run(&["topic", "list"], "foreign");
+    let said = String::from_utf8_lossy(&foreign.stderr).into_owned();
+    assert!(!foreign.status.success() && said.contains("certificate"), "{said}");
+    let unknown = run(&["topic", "list"], "unknown");
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(
+        said.contains("there is no context unknown; there are foreign, insecure, plain, verified"),
+        "{said}"
+    );
+}

@@ -50,7 +50,7 @@ pub use registry::ORDER_NAMESPACE;
 pub use running::{ConsumeRates, DirectResult, PopQueueInfo, QueueInfo, RunningInfo};
 pub use upkeep::{BrokerConsumeStats, Cleaning};
 
-use crate::{Connection, Credentials, connection};
+use crate::{Connection, Credentials, Tls, connection};
 
 /// As mqadmin has it.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,6 +63,7 @@ pub struct Admin {
     names: Vec<String>,
     timeout: Duration,
     credentials: Option<Credentials>,
+    tls: Option<Tls>,
     connections: Mutex<HashMap<String, Arc<Connection>>>,
 }
 
@@ -70,7 +71,13 @@ impl Admin {
     /// `names` are the addresses of the name servers, separated by `;`.
     pub fn new(names: &str) -> Admin {
         let names = names.split(';').map(|address| address.trim().to_owned()).filter(|name| !name.is_empty());
-        Admin { names: names.collect(), timeout: TIMEOUT, credentials: None, connections: Mutex::default() }
+        Admin {
+            names: names.collect(),
+            timeout: TIMEOUT,
+            credentials: None,
+            tls: None,
+            connections: Mutex::default(),
+        }
     }
 
     #[must_use]
@@ -83,6 +90,13 @@ impl Admin {
     #[must_use]
     pub fn with_credentials(mut self, credentials: Option<Credentials>) -> Admin {
         self.credentials = credentials;
+        self
+    }
+
+    /// Connects with TLS, to name servers and brokers alike.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Admin {
+        self.tls = tls;
         self
     }
 
@@ -148,7 +162,8 @@ impl Admin {
         if let Some(connection) = connections.get(address) {
             return Ok(connection.clone());
         }
-        let connection = Connection::open(address).await.map_err(|error| match error {
+        let opened = Connection::open_over(address, self.tls.as_ref()).await;
+        let connection = opened.map_err(|error| match error {
             connection::Error::Connect { address, why } => Error::NoBroker { address, why },
             other => Error::Connection(other),
         })?;

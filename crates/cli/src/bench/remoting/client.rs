@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use redstart_client::{Connection, Credentials};
+use redstart_client::Connection;
 use redstart_wire::remoting::{Command, Serialization, body::TopicRoute, code, from_slice};
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,8 @@ const WRITABLE: u8 = 2;
 pub struct Client {
     names: Connection,
     brokers: HashMap<String, Arc<Connection>>,
-    credentials: Option<Credentials>,
+    /// The user and the TLS of all connections.
+    server: Server,
     pub serialization: Serialization,
 }
 
@@ -42,10 +43,8 @@ pub enum For {
 
 impl Client {
     pub async fn open(name_server: &Server, serialization: Serialization) -> anyhow::Result<Client> {
-        let credentials = name_server.credentials.clone();
-        let names = Connection::open(&name_server.address).await.context("the name server; is it up?")?;
-        let names = names.with_credentials(credentials.clone());
-        Ok(Client { names, brokers: HashMap::new(), credentials, serialization })
+        let names = connect(name_server).await.context("the name server; is it up?")?;
+        Ok(Client { names, brokers: HashMap::new(), server: name_server.clone(), serialization })
     }
 
     pub fn request(&self, code: i32) -> Command {
@@ -85,20 +84,24 @@ impl Client {
         if let Some(open) = self.brokers.get(address) {
             return Ok(open.clone());
         }
-        let connection = Connection::open(address).await?.with_credentials(self.credentials.clone());
-        let connection = Arc::new(connection);
+        let connection = Arc::new(connect(&self.server(address.to_owned())).await?);
         self.brokers.insert(address.to_owned(), connection.clone());
         Ok(connection)
     }
 
     /// A broker, and the user of this client.
     pub fn server(&self, address: String) -> Server {
-        Server { address, credentials: self.credentials.clone() }
+        Server { address, ..self.server.clone() }
     }
 
     pub async fn ask_names(&self, request: Command) -> anyhow::Result<Command> {
         succeeded(self.names.call(request, TIMEOUT).await?)
     }
+}
+
+async fn connect(server: &Server) -> Result<Connection, redstart_client::Error> {
+    let connection = Connection::open_over(&server.address, server.tls.as_ref()).await?;
+    Ok(connection.with_credentials(server.credentials.clone()))
 }
 
 /// Brokers that have queues of the topic: name, address, number of queues.

@@ -2,12 +2,9 @@
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
-use redstart_client::Credentials;
+use redstart_client::{Credentials, Stream};
 use redstart_wire::remoting::{self as wire, Command};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::TIMEOUT;
 use crate::bench::Server;
@@ -19,7 +16,7 @@ const READ_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Line {
     address: String,
-    stream: TcpStream,
+    stream: Stream,
     input: BytesMut,
     output: BytesMut,
     credentials: Option<Credentials>,
@@ -27,12 +24,11 @@ pub struct Line {
 
 impl Line {
     pub async fn open(server: &Server) -> anyhow::Result<Line> {
-        let Server { address, credentials } = server;
-        let connecting = tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await;
+        let Server { address, credentials, tls } = server;
+        let connecting = tokio::time::timeout(TIMEOUT, Stream::open(address, tls.as_ref())).await;
         let stream = connecting
             .with_context(|| format!("{address} did not answer"))?
             .with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_nodelay(true)?;
         Ok(Line {
             address: address.clone(),
             stream,
@@ -52,7 +48,9 @@ impl Line {
     }
 
     pub async fn write(&mut self) -> anyhow::Result<()> {
-        Ok(self.stream.write_all_buf(&mut self.output).await?)
+        self.stream.write_all_buf(&mut self.output).await?;
+        // TLS keeps what it has not written yet.
+        Ok(self.stream.flush().await?)
     }
 
     /// Waits for bytes. Cancel-safe: no bytes are lost when the future is dropped.

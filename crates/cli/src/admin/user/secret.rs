@@ -5,7 +5,7 @@ use std::{io::BufRead, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{credentials, serve};
+use crate::{administrator, credentials};
 
 #[derive(Debug, Args)]
 pub struct Source {

@@ -9,7 +9,7 @@ use super::secrets::{SealError, Secrets};
 /// |---|---|
 /// | `username` | |
 /// | `sealed` | the secret, as `redstart_auth::seal` writes it |
-/// | `password` | the secret as it is, of a version that did not seal; never written any more |
+/// | `password` | the secret as it is, of a version that did not seal; gone with the next change of the user, or the next start |
 /// | `userType` | `Super`, `Normal` |
 /// | `userStatus` | `enable`, `disable` |
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub(crate) struct StoredUser {
     pub username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     sealed: Option<String>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_type: Option<String>,
@@ -67,6 +67,14 @@ impl StoredUser {
         self.sealed = Some(secrets.seal(&self.username, secret)?);
         self.password = None;
         Ok(())
+    }
+
+    /// Seals the secret if it is plain.
+    pub fn seal_plain(&mut self, secrets: &Secrets) -> Result<(), SealError> {
+        match self.password.take() {
+            Some(plain) if self.sealed.is_none() => self.seal(&Secret::new(plain), secrets),
+            _ => Ok(()),
+        }
     }
 
     /// Gives the user the secret of another state of it.

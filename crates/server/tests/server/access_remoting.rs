@@ -613,7 +613,14 @@ async fn secrets_that_were_stored_plain_are_sealed_at_the_start() {
     let guarded = Guarded::start().await;
     let shard = guarded.broker.shard.handle();
     let stored = async || shard.ask(|engine, _| engine.settings("user")).unwrap().await.unwrap();
-    assert!(stored().await["app"].contains(&secret("app")), "as an older version has stored it");
+    guarded.user("changed", "Normal", "disable").await;
+    assert!(stored().await["changed"].contains(&secret("changed")), "as an older version has stored it");
+    let body = r#"{"userStatus":"enable"}"#;
+    let change = Command { body: body.into(), ..request(code::AUTH_UPDATE_USER, &[("username", "changed")]) };
+    assert_eq!(guarded.client("root").await.call_with(change).await.code, code::SUCCESS);
+    assert!(!stored().await["changed"].contains(&secret("changed")), "sealed with the change");
+    guarded.grant("changed", &["Pub Topic:t"]).await;
+    assert_eq!(guarded.client("changed").await.send("t", "m").await.code, code::SUCCESS, "the same secret");
     assert_eq!(guarded.access.seal_stored(&shard).await.unwrap(), 2);
     for (name, text) in stored().await {
         assert!(!text.contains(&secret(&name)), "{text}");

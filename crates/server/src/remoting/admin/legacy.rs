@@ -41,10 +41,12 @@ pub(crate) async fn put_account(request: &Request) -> Result<Answer, Refusal> {
         user.seal(&Secret::new(secret), request.access().secrets())?;
     }
     let (changed, guarded) = (name.to_owned(), request.access().is_on());
+    let secrets = request.access().secrets().clone();
     let change = move |engine: &mut Engine, _| {
         if !user.has_secret() {
             let old = users::find(engine, &changed).filter(StoredUser::has_secret).ok_or_else(no_secret)?;
             user.keep_secret_of(&old);
+            user.seal_plain(&secrets)?;
         }
         let ticket = users::put(engine, &user, guarded)?;
         if policies.is_empty() {

@@ -125,8 +125,9 @@ pub(crate) async fn update_user(request: &Request) -> Result<Answer, Refusal> {
         if let Some(status) = wanted.status {
             user.user_status = Some(status.name().to_owned());
         }
-        if let Some(secret) = &wanted.secret {
-            user.seal(secret, &secrets)?;
+        match &wanted.secret {
+            Some(secret) => user.seal(secret, &secrets)?,
+            None => user.seal_plain(&secrets)?,
         }
         put(engine, &user, guarded)
     };

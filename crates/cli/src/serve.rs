@@ -19,6 +19,7 @@ use redstart_server::{
     remoting::{self, Remoting},
     scrub,
     shard::{self, Flush, Opened, Shard},
+    tls::Mode,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -60,10 +61,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         bytes: ByteBudget::new(config.network_bytes_max),
         access: if config.auth { Access::on(&config.cluster_name) } else { Access::off() },
     };
-    let transports = Transports::open(config)?;
-    // Before the shard is opened, which may take long: health checks see that the process is alive.
+    // Before the shard is opened, which may take long: health checks see that the process is alive. The certificate may be in the
+    // data directory, and what is wrong with that the shard says best: without TLS on the HTTP port it comes after the shard.
+    let is_early = config.http_tls != Mode::Off;
+    let transports = if is_early { Transports::open(config)? } else { Transports::default() };
     let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
     let shard = open(config, files, checks)?;
+    let transports = if is_early { transports } else { Transports::open(config)? };
     secrets::check_data_dir(&config.data_dir);
     block_on(&runtime, secrets::unlock(config, &resources.access, &shard))?;
     let audit = audit_log(config)?;

@@ -22,7 +22,7 @@ use crate::{
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The TLS of all ports; each port has a mode of its own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Transports {
     /// `None` if it is off on every port.
     tls: Option<Tls>,

@@ -220,16 +220,25 @@ pub fn exchange(
     frame.extend(body.as_bytes());
     stream.write_all(&frame)?;
     stream.flush()?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut answer)?;
-    let end = 4 + u32::from_be_bytes([0, answer[1], answer[2], answer[3]]) as usize;
-    let header: serde_json::Value = serde_json::from_slice(&answer[4..end]).unwrap();
-    let remark = header["remark"].as_str().unwrap_or_default().to_owned();
-    let body = String::from_utf8_lossy(&answer[end..]).into_owned();
-    Ok((header["code"].as_i64().unwrap(), remark, body))
+    loop {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut answer)?;
+        let end = 4 + u32::from_be_bytes([0, answer[1], answer[2], answer[3]]) as usize;
+        let header: serde_json::Value = serde_json::from_slice(&answer[4..end]).unwrap();
+        // The broker's own requests come between, such as news of the consumer's group.
+        if header["flag"].as_i64().unwrap() & IS_RESPONSE == 0 {
+            continue;
+        }
+        let remark = header["remark"].as_str().unwrap_or_default().to_owned();
+        let body = String::from_utf8_lossy(&answer[end..]).into_owned();
+        return Ok((header["code"].as_i64().unwrap(), remark, body));
+    }
 }
+
+/// Bit of a frame's flag.
+const IS_RESPONSE: i64 = 1;
 
 /// The request that needs nothing but a caller who is known.
 pub const CLUSTER_INFO: u32 = 106;

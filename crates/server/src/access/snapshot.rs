@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Subject, Tier, User};
+use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Subject, Tier, User, built_in};
 use redstart_wire::remoting::body;
 
 use super::{
@@ -13,15 +13,6 @@ use super::{
 /// Where users and policies are kept among the engine's settings.
 pub(crate) const USERS: &str = "user";
 pub(crate) const ACLS: &str = "acl";
-
-/// What every user may do, unless a rule of its own says otherwise: clients send traces, ask for the pattern of topics that are made on
-/// first use, and answer requests; tools read with a group of their own.
-const BUILT_IN: [(&str, &str); 4] = [
-    ("Topic:RMQ_SYS_TRACE_TOPIC", "Pub"),
-    ("Topic:rmq_sys_TRACE_DATA_*", "Pub"),
-    ("Topic:TBW102", "Get"),
-    ("Group:TOOLS_CONSUMER", "Sub"),
-];
 
 /// What cannot be read gives no rights: a user without a readable secret cannot authenticate, and a policy with a rule that
 /// cannot be read is left out whole, for the rule may be one that denies.
@@ -44,13 +35,7 @@ pub(super) fn rights(
             read.inspect_err(|why| tracing::error!(subject, why, "rights are left out")).ok()
         })
         .collect();
-    let none: [&str; 0] = [];
-    let replies = format!("Topic:{cluster}_REPLY_TOPIC");
-    let built_in = BUILT_IN.into_iter().chain([(replies.as_str(), "Pub")]);
-    // The name of a cluster that no rule can be written for has no rule.
-    let built_in =
-        built_in.filter_map(|(resource, action)| Entry::read(resource, &[action], &none, "Allow").ok());
-    Rights::new(users, policies, built_in.collect())
+    Rights::new(users, policies, built_in(cluster))
 }
 
 fn user(text: &str, secrets: &Secrets) -> Result<User, ReadUserError> {

@@ -91,7 +91,7 @@ impl Service {
     ) -> Result<Admitted<'a, R>, R::Answer> {
         // Before the decision: a snapshot that comes later must not go unnoticed.
         let version = self.config.resources.access.version();
-        let identity = match self.identify(head) {
+        let identity = match self.identify(&head.headers, &head.peer) {
             Ok(identity) => identity,
             Err(refusal) => {
                 audit::unauthenticated(self, head, audit::name_of::<R>(), &refusal);
@@ -113,7 +113,7 @@ impl Service {
     pub(super) fn admit_stream<'a>(&self, head: &'a Head) -> Result<(Caller<'a>, Identity), Refusal> {
         let version = self.config.resources.access.version();
         let identity = self
-            .identify(head)
+            .identify(&head.headers, &head.peer)
             .inspect_err(|refusal| audit::unauthenticated(self, head, audit::TELEMETRY, refusal))?;
         let caller = self.caller(head, &identity, version).inspect_err(|refusal| {
             audit::denied(self, (head.peer.remote, &identity), audit::TELEMETRY, Needs::nothing, refusal);
@@ -134,8 +134,7 @@ impl Service {
         Ok(())
     }
 
-    fn identify(&self, head: &Head) -> Result<Identity, Refusal> {
-        let Head { headers, peer } = head;
+    fn identify(&self, headers: &HeaderMap, peer: &Peer) -> Result<Identity, Refusal> {
         let source = peer.remote.ip();
         let access = &self.config.resources.access;
         if !access.is_on() {
@@ -164,8 +163,7 @@ impl Service {
         if self.config.resources.access.version() == caller.version {
             return Ok(());
         }
-        // The client was claimed when the call was admitted; one that is forgotten has no user who may go on.
-        let identity = self.clients.identity(caller.client).ok_or_else(Refusal::taken)?;
+        let identity = self.identify(caller.headers, caller.peer)?;
         self.authorize(&identity, &needs).inspect_err(|refusal| {
             audit::denied(self, (caller.peer.remote, &identity), request, &needs, refusal);
         })

@@ -244,11 +244,6 @@ impl Clients {
         self.lock().by_id.get(id)?.settings.clone()
     }
 
-    /// The user that a client belongs to.
-    pub fn identity(&self, id: &str) -> Option<Identity> {
-        self.lock().by_id.get(id)?.identity.clone()
-    }
-
     pub fn remove(&self, id: &str) {
         self.lock().forget(id);
     }

@@ -278,6 +278,8 @@ impl Refusal {
     pub fn of_position(error: QueryError, not_found: impl Fn() -> Refusal) -> Refusal {
         match error {
             QueryError::UnknownPosition { .. } => not_found(),
+            // What is between two messages reads as a damaged one.
+            QueryError::Fetch(error) if error.proof().is_some() => not_found(),
             other => other.into(),
         }
     }

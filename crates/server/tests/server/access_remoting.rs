@@ -709,9 +709,9 @@ async fn changes_and_denials_are_in_the_audit_log_and_nothing_else_is() {
     assert_eq!(root.call_with(create.clone()).await.code, code::SUCCESS);
     assert_eq!(root.call_with(create.clone()).await.code, code::SYSTEM_ERROR);
     assert_eq!(app.call_with(create).await.code, code::NO_PERMISSION);
-    // The parser's words about a password that is no text could quote it.
+    // The parser's words about a body that is cut short could quote it.
     let odd = Command {
-        body: r#"{"password":[7355608]}"#.into(),
+        body: r#"{"password":"7355608""#.into(),
         ..request(code::AUTH_CREATE_USER, &[("username", "odd")])
     };
     let odd = root.call_with(odd).await;

@@ -61,7 +61,7 @@ async fn changed(rights: &mut Option<watch::Receiver<u64>>) {
         return;
     }
     // An error means that the process ends.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The answer to a stream that is not admitted.

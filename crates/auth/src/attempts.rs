@@ -3,7 +3,7 @@
 //! Every failure costs a token of the address it came from, of the user it named and of the two together; tokens come back with
 //! time. Without tokens requests are refused before their signature is looked at, so that an attempt tells nothing.
 //!
-//! Guessing must not lock out those who know their secret. A client that has authenticated from its address before has tokens
+//! Guessing must not lock out a user who knows its secret. A client that has authenticated from its address before has tokens
 //! of its own. One that has not, after a restart say, has a few attempts that failures of the same user from elsewhere do not
 //! take away. An address has more tokens than a user, and gets them back sooner: many users may share it.
 

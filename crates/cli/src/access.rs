@@ -52,7 +52,7 @@ pub struct Flags {
     /// Key of that certificate, PEM [default: $REDSTART_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Use TLS and verify nothing: whoever is in between can read and change everything
+    /// Use TLS without verifying the server: an attacker on the way can read and change everything
     #[arg(long, global = true)]
     tls_insecure: bool,
 }
@@ -109,7 +109,7 @@ impl Flags {
         let own = own.as_ref().map(|(chain, key)| ClientCertificate { chain, key });
         if is_insecure {
             eprintln!(
-                "redstart: TLS without verification: whoever is in between can read and change everything"
+                "redstart: TLS without verification: an attacker on the way can read and change everything"
             );
             return Ok(Some(Tls::new(Trust::Anyone, own)?));
         }

@@ -85,6 +85,11 @@ impl Tls {
         Tls(Arc::new(config))
     }
 
+    /// The settings, for a connection that is not tokio's.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        self.0.clone()
+    }
+
     /// Begins TLS on a connection to `address`, `host:port`.
     pub async fn connect(&self, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);

@@ -24,12 +24,17 @@ mod throttle;
 pub mod tls;
 mod transport;
 
+use std::pin::Pin;
+
 pub use access::{Access, MakeUserError, SealError, SealStoredError};
 pub use audit::AuditLog;
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use proxies::Proxies;
 pub use resources::Resources;
 pub use transport::Transport;
+
+/// A front end at work. Behind a trait object its code is compiled once, with this crate, and not again by each crate that runs it.
+pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What reads the bytes of a balancer. Not an interface: it changes with what it opens.
 #[cfg(feature = "fuzz")]

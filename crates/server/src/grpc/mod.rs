@@ -47,7 +47,7 @@ use tokio::{
 };
 
 use crate::{
-    Resources,
+    Resources, Serving,
     drain::Drained,
     handover::GiveBackQueue,
     listen::{self, Port, PortLimits},
@@ -210,8 +210,13 @@ impl Grpc {
         )
     }
 
-    /// Serves until `stop`; then closes the connections gracefully and ends when their calls have ended.
-    pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) {
+    /// Serves until `stopped` turns true; then closes the connections gracefully and ends when their calls have ended.
+    pub fn serve(self, mut stopped: watch::Receiver<bool>) -> Serving {
+        // The sender is dropped only when the process ends.
+        Box::pin(self.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) }))
+    }
+
+    async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
         let Grpc { listener, service, checks, stopping, port } = self;
         let upkeep = tokio::spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);

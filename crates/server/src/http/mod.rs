@@ -13,7 +13,7 @@ use std::{io::Error as IoError, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
-    Access, Resources,
+    Access, Resources, Serving,
     listen::{self, Port, PortLimits},
     statistics::LiveCount,
     transport::Transport,
@@ -102,7 +102,11 @@ impl Http {
     }
 
     /// Serves until `stopped` says so.
-    pub async fn serve(self, stopped: watch::Receiver<bool>) {
+    pub fn serve(self, stopped: watch::Receiver<bool>) -> Serving {
+        Box::pin(self.run(stopped))
+    }
+
+    async fn run(self, stopped: watch::Receiver<bool>) {
         let Http { listener, limits, transport, router, port, access } = self;
         let served = Arc::new(connection::Served { router, access, limits, transport });
         let mut stop = stopped.clone();

@@ -44,7 +44,6 @@ mod unreadable_body;
 mod version;
 
 use std::{
-    future::Future,
     io::Error as IoError,
     net::{IpAddr, SocketAddr},
     path::Path,
@@ -59,7 +58,7 @@ use tokio::{
 };
 
 use crate::{
-    Resources,
+    Resources, Serving,
     handover::GiveBackQueue,
     listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
@@ -253,20 +252,24 @@ impl Remoting {
         &self,
         mut checks: mpsc::Receiver<TransactionCheck>,
         others: mpsc::Sender<TransactionCheck>,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    ) -> Serving {
         let context = self.context.clone();
-        async move {
+        Box::pin(async move {
             while let Some(check) = checks.recv().await {
                 // If `others` is full, checks wait here and then in the shard, where a check counts only once it was taken.
                 if !context.check_transaction(check).await && others.send(check).await.is_err() {
                     return;
                 }
             }
-        }
+        })
     }
 
     /// Serves until `stopped` turns true, and then until requests under way are answered, for a few seconds at most.
-    pub async fn serve(self, mut stopped: watch::Receiver<bool>) {
+    pub fn serve(self, stopped: watch::Receiver<bool>) -> Serving {
+        Box::pin(self.run(stopped))
+    }
+
+    async fn run(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, broker, vip, context } = self;
         let (names_port, broker_port) = (&context.names_port, &context.broker_port);
         let listeners =

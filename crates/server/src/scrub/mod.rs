@@ -12,6 +12,7 @@ use redstart_log::{ReadError, Scrubber, SegmentId, SegmentInfo};
 
 use self::plan::{End, Next, Part, Plan};
 use crate::{
+    Serving,
     shard::{ShardHandle, Unavailable},
     throttle::Throttle,
 };
@@ -22,7 +23,11 @@ static UNREADABLE: Throttle = Throttle::new();
 const OVERLOAD_PAUSE: Duration = Duration::from_secs(10);
 
 /// Checks stored data for as long as the shard runs, `rate` bytes a second. Every piece is read on the blocking pool.
-pub async fn run(shard: ShardHandle, rate: u64) {
+pub fn run(shard: ShardHandle, rate: u64) -> Serving {
+    Box::pin(scrub(shard, rate))
+}
+
+async fn scrub(shard: ShardHandle, rate: u64) {
     let started = Instant::now();
     let mut plan = Plan::new(rate);
     loop {

@@ -53,7 +53,11 @@ impl Broker {
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
         let address = grpc.address().unwrap();
-        let serving = tokio::spawn(async move { grpc.serve(std::future::pending()).await });
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let serving = tokio::spawn(async move {
+            grpc.serve(stopped).await;
+            drop(stop);
+        });
         let broker = Broker { address, shard, serving };
         broker.topic(PARENT, MessageType::Lite).await;
         broker.topic("normal", MessageType::Normal).await;

@@ -29,8 +29,7 @@ impl FrontEnds {
         let remoting = Remoting::bind(remoting, shard, dir).await.unwrap();
         let addresses = (grpc.address().unwrap(), remoting.addresses().unwrap().1);
         let (stop, stopped) = watch::channel(false);
-        let mut stopping = stopped.clone();
-        tokio::spawn(grpc.serve(async move { drop(stopping.wait_for(|stopped| *stopped).await) }));
+        tokio::spawn(grpc.serve(stopped.clone()));
         tokio::spawn(remoting.serve(stopped));
         FrontEnds { grpc: addresses.0, remoting: addresses.1, _stop: stop }
     }
@@ -40,6 +39,7 @@ impl FrontEnds {
 pub struct GrpcBeside {
     pub address: SocketAddr,
     _dir: TempDir,
+    _stop: watch::Sender<bool>,
 }
 
 impl GrpcBeside {
@@ -49,8 +49,9 @@ impl GrpcBeside {
         let grpc = Grpc::bind(super::config(), shard, checks, dir.path()).await.unwrap();
         grpc.set_pull_consumers(Arc::new(remoting));
         let address = grpc.address().unwrap();
-        tokio::spawn(grpc.serve(std::future::pending()));
-        GrpcBeside { address, _dir: dir }
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(grpc.serve(stopped));
+        GrpcBeside { address, _dir: dir, _stop: stop }
     }
 
     pub async fn client(&self) -> super::Client {

@@ -23,7 +23,7 @@ use redstart_wire::v2::{
     SystemProperties, messaging_service_client::MessagingServiceClient, receive_message_response::Content,
 };
 use tempfile::TempDir;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle};
 use tonic::{
     Request, Status,
     metadata::MetadataValue,
@@ -37,7 +37,7 @@ pub struct Broker {
     pub commands: Commands,
     pub view: grpc::Monitor,
     dir: TempDir,
-    stop: Option<oneshot::Sender<()>>,
+    stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
@@ -67,11 +67,9 @@ impl Broker {
         let (_, checks) = tokio::sync::mpsc::channel(1);
         let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
         let (address, commands, view) = (grpc.address().unwrap(), grpc.commands(), grpc.monitor());
-        let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(async move {
-            grpc.serve(async { drop(stopped.await) }).await;
-        });
-        Broker { address, shard, commands, view, dir, stop: Some(stop), serving }
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(grpc.serve(stopped));
+        Broker { address, shard, commands, view, dir, stop, serving }
     }
 
     pub fn shard(&self) -> ShardHandle {
@@ -104,8 +102,8 @@ impl Broker {
         connect(self.address, id, "JAVA").await
     }
 
-    pub async fn stop(mut self) {
-        drop(self.stop.take());
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
         self.serving.await.unwrap();
         self.shard.stop().unwrap();
     }

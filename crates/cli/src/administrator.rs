@@ -1,14 +1,10 @@
 //! The administrator of a broker that asks its callers who they are. The first start makes it.
 
 use anyhow::Context;
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use redstart_commands::credentials;
 use redstart_server::{Access, shard::Shard};
-use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::{
-    config::{ADMIN_SECRET_VARIABLE, Config},
-    credentials,
-};
+use crate::config::{ADMIN_SECRET_VARIABLE, Config};
 
 const NAME: &str = "admin";
 /// Names in one line of the log.
@@ -25,7 +21,7 @@ pub async fn ensure(config: &Config, access: &Access, shard: &Shard) -> anyhow::
         return Ok(());
     }
     let given = given(config)?;
-    let secret = given.clone().map_or_else(random_secret, Ok)?;
+    let secret = given.clone().map_or_else(credentials::random_secret, Ok)?;
     access
         .make_super_user(&shard.handle(), NAME, &secret)
         .await
@@ -44,10 +40,4 @@ fn given(config: &Config) -> anyhow::Result<Option<String>> {
         return credentials::read(file).map(Some);
     }
     Ok(std::env::var(ADMIN_SECRET_VARIABLE).ok().filter(|secret| !secret.trim().is_empty()))
-}
-
-pub fn random_secret() -> anyhow::Result<String> {
-    let mut bytes = [0; 24];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -13,7 +13,7 @@ use redstart_log::{
     check::{self, IndexState, Problem, Report, SegmentReport, check},
 };
 
-use crate::stdout;
+use redstart_commands::stdout;
 
 /// Exit codes: 0 for sound data, 1 for damage, 2 if the directory could not be checked.
 const DAMAGED: u8 = 1;

@@ -1,26 +1,16 @@
 //! The `redstart` binary.
 
-mod access;
-mod admin;
 mod administrator;
 mod banner;
-mod bench;
-mod blocking;
 mod check;
 mod config;
-mod contexts;
-mod credentials;
 mod exposure;
-mod failure;
 mod health;
 mod logging;
-mod mqadmin;
 mod pages;
 mod secrets;
 mod serve;
-mod similar;
 mod startup;
-mod stdout;
 mod transport;
 mod unverified_tls;
 
@@ -33,7 +23,12 @@ use clap::{
     CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use failure::Failure;
+use redstart_commands::{
+    admin,
+    failure::{self, Failure},
+    mqadmin, stdout,
+};
+use redstart_load as bench;
 
 /// A request is often freed on another thread than the one that allocated it. This allocator makes that cheap.
 #[global_allocator]
@@ -118,9 +113,16 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            Failure::of(&error).print(json);
+            failure_of(&error).print(json);
             ExitCode::FAILURE
         }
+    }
+}
+
+fn failure_of(error: &anyhow::Error) -> Failure {
+    match error.is::<config::Error>() {
+        true => Failure::new("configuration", format!("{error:#}")),
+        false => Failure::of(error),
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use redstart_commands::blocking::block_on;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
@@ -29,7 +30,6 @@ use tokio::{
 use crate::{
     administrator,
     banner::Banner,
-    blocking::block_on,
     config::{self, AuditTarget, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
     exposure, logging,
     pages::Pages,
@@ -220,12 +220,7 @@ async fn serve(
     };
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
-    let mut ended = stopped;
-    let grpc = grpc.serve(async move {
-        // Cannot fail: the sender outlives this task.
-        drop(ended.changed().await);
-    });
-    let grpc = tokio::spawn(grpc);
+    let grpc = tokio::spawn(grpc.serve(stopped));
     pages.serving(sources);
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
     tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, millis, "ready");

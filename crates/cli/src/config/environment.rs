@@ -48,7 +48,7 @@ fn is_secret(name: &str) -> bool {
 
 /// Variables of the operator's commands. The broker's environment may contain them; they are not settings.
 fn is_of_commands(name: &str) -> bool {
-    crate::admin::NAMES_VARIABLES.contains(&name)
+    redstart_commands::admin::NAMES_VARIABLES.contains(&name)
 }
 
 /// Kubernetes sets such variables for every service in the namespace of a pod. For a service whose name starts with `redstart`

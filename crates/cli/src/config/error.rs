@@ -6,7 +6,7 @@ use super::{
     alias::NEEDLESS,
     settings::{SETTINGS, Setting, VARIABLE_PREFIX},
 };
-use crate::similar::similar;
+use redstart_commands::similar::similar;
 
 /// Why the broker does not start with a configuration.
 #[derive(Debug, thiserror::Error)]

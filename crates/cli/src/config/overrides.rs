@@ -4,9 +4,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use redstart_client::admin::{Admin, ChangedConfig, Error};
+use redstart_commands::blocking::block_on;
 
 use super::{Config, file, settings::Setting};
-use crate::{blocking::block_on, health::reachable};
+use crate::health::reachable;
 
 /// `redstart config` must not hang on a host that drops packets.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::stdout;
+use redstart_commands::stdout;
 
 use super::{
     Flags, Loaded, Setting, alias::Unit, kind::Notation, load, overrides::Overrides, settings::SETTINGS,

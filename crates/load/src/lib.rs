@@ -18,8 +18,8 @@ use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use redstart_client::{Credentials, Tls};
 
-use crate::{access, blocking::block_on};
 use driver::Protocol;
+use redstart_commands::{access, blocking::block_on};
 use remoting::Serialization;
 
 /// Largest number of topics in one load.

@@ -30,7 +30,7 @@ use time::TimeFormat;
 
 const DEFAULT_NAMES: &str = "127.0.0.1:9876";
 /// Variables with the addresses of the name servers; the first that is set counts. The second is mqadmin's.
-pub(crate) const NAMES_VARIABLES: [&str; 2] = ["REDSTART_NAMESRV", "NAMESRV_ADDR"];
+pub const NAMES_VARIABLES: [&str; 2] = ["REDSTART_NAMESRV", "NAMESRV_ADDR"];
 /// Requests in flight when a command sends one for each topic, group or queue.
 const REQUESTS_MAX: usize = 16;
 

@@ -5,7 +5,7 @@ use std::{io::BufRead, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{administrator, credentials};
+use crate::credentials;
 
 #[derive(Debug, Args)]
 pub struct Source {
@@ -33,7 +33,7 @@ impl Source {
             let secret = first_line(std::io::stdin().lock())?;
             return Ok(Chosen { secret, is_new: false });
         }
-        Ok(Chosen { secret: administrator::random_secret()?, is_new: true })
+        Ok(Chosen { secret: credentials::random_secret()?, is_new: true })
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     client::{Client, For, Queue, TIMEOUT, succeeded},
     line::Line,
 };
-use crate::bench::{
+use crate::{
     Common, Server,
     consume::{From, Receiving},
     driver::{Each, Received},

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use redstart_wire::remoting::{BatchEntry, Command, Serialization, code, encode_properties};
 
 use super::client::Queue;
-use crate::bench::{driver::Sending, produce::Messages};
+use crate::{driver::Sending, produce::Messages};
 
 const GROUP: &str = "bench-producer";
 

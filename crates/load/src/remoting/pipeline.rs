@@ -15,7 +15,7 @@ use super::{
     line::Line,
     producer::Requests,
 };
-use crate::bench::{
+use crate::{
     Common, Server,
     driver::{Body, Done, Sending},
     load::Meter,

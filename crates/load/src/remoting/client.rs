@@ -7,7 +7,7 @@ use redstart_client::Connection;
 use redstart_wire::remoting::{Command, Serialization, body::TopicRoute, code, from_slice};
 use serde::de::DeserializeOwned;
 
-use crate::bench::Server;
+use crate::Server;
 
 /// The timeout of Java's producers.
 pub const TIMEOUT: Duration = Duration::from_secs(3);

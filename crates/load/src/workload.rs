@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use clap::Args;
 
-use crate::stdout;
+use redstart_commands::stdout;
 
 use super::{
     Common, Target,

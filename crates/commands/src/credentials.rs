@@ -6,8 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap::Args;
 use redstart_client::Credentials;
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 const USER_VARIABLE: &str = "REDSTART_ACCESS_KEY";
 const SECRET_VARIABLE: &str = "REDSTART_SECRET_KEY";
@@ -66,6 +68,13 @@ pub fn read(file: &Path) -> anyhow::Result<String> {
         Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
         _ => bail!("{} holds no secret in its first line", file.display()),
     }
+}
+
+/// A new secret.
+pub fn random_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 24];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 fn variable(name: &str) -> Option<String> {

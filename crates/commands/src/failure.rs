@@ -5,8 +5,6 @@ use std::fmt;
 use redstart_client::admin;
 use serde::Serialize;
 
-use crate::config;
-
 /// Why a command failed. `code` names the kind for scripts and does not change between releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
@@ -32,13 +30,7 @@ impl Failure {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             return failure.clone();
         }
-        let code = if let Some(error) = error.downcast_ref::<admin::Error>() {
-            admin_code(error)
-        } else if error.is::<config::Error>() {
-            "configuration"
-        } else {
-            "failed"
-        };
+        let code = error.downcast_ref::<admin::Error>().map_or("failed", admin_code);
         Failure::new(code, format!("{error:#}"))
     }
 

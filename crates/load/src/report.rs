@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::stdout;
+use redstart_commands::stdout;
 
 use super::usage::Usage;
 

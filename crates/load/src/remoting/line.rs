@@ -7,7 +7,7 @@ use redstart_wire::remoting::{self as wire, Command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::TIMEOUT;
-use crate::bench::Server;
+use crate::Server;
 
 const READ_BYTES: usize = 256 << 10;
 

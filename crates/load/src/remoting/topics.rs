@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use redstart_wire::remoting::{Serialization, body::ClusterInfo, code};
 
 use super::client::{Client, TIMEOUT, json, succeeded};
-use crate::bench::Server;
+use crate::Server;
 
 /// How long a broker may take to register a new topic with the name server.
 const KNOWN_MAX: Duration = Duration::from_secs(40);

@@ -4,6 +4,7 @@
 mod access;
 mod audit;
 mod byte_budget;
+mod dead_letter_reason;
 mod drain;
 mod durable_file;
 pub mod grpc;

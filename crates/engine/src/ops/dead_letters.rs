@@ -22,6 +22,8 @@ pub const DLQ_ORIGIN_TOPIC: &str = "DLQ_ORIGIN_TOPIC";
 pub const DLQ_ORIGIN_MESSAGE_ID: &str = "DLQ_ORIGIN_MESSAGE_ID";
 pub const DLQ_ATTEMPTS: &str = "DLQ_ATTEMPTS";
 pub const DLQ_REASON: &str = "DLQ_REASON";
+/// The reason of a message whose consumer gave none.
+pub(super) const GIVEN_UP: &str = "given up by the consumer";
 
 /// A message that no consumer of the group can process.
 #[derive(Debug, Clone, Copy)]
@@ -192,10 +194,12 @@ impl Engine {
         Move::Proposed
     }
 
-    /// A consumer gives a message up: it goes to the dead-letter topic without further retries.
+    /// A consumer gives a message up: it goes to the dead-letter topic without further retries, with the consumer's reason if it gave
+    /// one.
     pub fn forward_to_dead_letters(
         &mut self,
         receipt: Receipt,
+        reason: Option<&str>,
         now: Timestamp,
     ) -> Result<Ticket, ForwardError> {
         let now = self.advance(now);
@@ -208,7 +212,7 @@ impl Engine {
             .progress(flight.group, flight.queue)
             .and_then(|progress| progress.flight(flight.offset))
             .map_or(0, |flight| flight.attempt);
-        let dead = DeadLetter { flight, attempts, reason: "given up by the consumer" };
+        let dead = DeadLetter { flight, attempts, reason: reason.unwrap_or(GIVEN_UP) };
         let ticket = self.ticket();
         match self.move_to_dead_letters(Some(ticket), dead) {
             Move::Proposed => Ok(ticket),

@@ -6,7 +6,7 @@ use redstart_log::Position;
 
 use super::{
     Engine,
-    dead_letters::{DeadLetter, Move},
+    dead_letters::{DeadLetter, GIVEN_UP, Move},
     record_size_max,
 };
 use crate::{
@@ -27,6 +27,8 @@ pub struct SendBack<'a> {
     pub retries_max: Option<u32>,
     /// No further retries, however many are left.
     pub give_up: bool,
+    /// Why the consumer gives the message up, in its own words.
+    pub reason: Option<&'a str>,
     /// Properties that its dead letter gets, unless the message has them.
     pub properties: Vec<(String, String)>,
 }
@@ -73,7 +75,11 @@ impl Engine {
             let dead = DeadLetter {
                 flight: FlightKey { group: group_id, queue: home, offset },
                 attempts: back.attempt.saturating_add(1),
-                reason: if back.give_up { "given up by the consumer" } else { "retries exhausted" },
+                reason: match back.reason {
+                    Some(reason) if back.give_up => reason,
+                    None if back.give_up => GIVEN_UP,
+                    _ => "retries exhausted",
+                },
             };
             let mut message = stored.message.to_message();
             let new = back.properties.iter().filter(|(name, _)| stored.message.property(name).is_none());

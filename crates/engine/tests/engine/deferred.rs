@@ -186,6 +186,7 @@ fn unknown_transactions_are_refused_not_invented() {
 /// As 4.x clients hand back: they know where the message is stored, and that is all.
 fn stored_back(group: &GroupName, position: Position, attempt: u16) -> SendBack<'_> {
     SendBack {
+        reason: None,
         group,
         position,
         attempt,

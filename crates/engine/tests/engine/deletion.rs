@@ -14,6 +14,7 @@ fn broker(message_type: MessageType) -> Broker {
 
 fn back(group: &GroupName, position: Position, attempt: u16) -> SendBack<'_> {
     SendBack {
+        reason: None,
         group,
         position,
         attempt,

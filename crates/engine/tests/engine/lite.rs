@@ -163,9 +163,12 @@ fn a_dead_letter_tells_its_parent_and_its_lite_topic_and_can_be_sent_again() {
     send(&mut broker, "a", &["a1"]);
     let got = pop(&mut broker, &["a"]);
     let receipt = got[0].receipt;
-    assert!(broker.engine.forward_to_dead_letters(receipt, broker.now).is_err(), "makes the topic first");
+    assert!(
+        broker.engine.forward_to_dead_letters(receipt, None, broker.now).is_err(),
+        "makes the topic first"
+    );
     broker.commit();
-    broker.engine.forward_to_dead_letters(receipt, broker.now).unwrap();
+    broker.engine.forward_to_dead_letters(receipt, None, broker.now).unwrap();
     broker.commit();
     let dead = topic("%DLQ%g");
     let found = broker.engine.message_at(&dead, QueueId(0), QueueOffset(0)).unwrap();

@@ -188,6 +188,7 @@ fn a_trace_follows_a_message_through_its_retry_topic_to_the_dead_letters() {
     let receipt = broker.send("t", message("a"));
     for attempt in [0, 1] {
         let back = SendBack {
+            reason: None,
             group: &group("g"),
             position: receipt.position,
             attempt,

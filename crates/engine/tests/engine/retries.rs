@@ -22,6 +22,7 @@ fn with_topics(mut broker: Broker) -> Broker {
 /// A consumer that pulls has failed with a message, `attempt` deliveries after its first.
 fn hand_back(broker: &mut Broker, sent: &SendReceipt, attempt: u16) {
     let back = SendBack {
+        reason: None,
         group: &group("g"),
         position: sent.position,
         attempt,

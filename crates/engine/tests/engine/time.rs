@@ -56,6 +56,7 @@ fn wrong_for_a_while(ahead: Duration, restart: bool) {
     broker.send_with("t", message("half"), half()).unwrap();
     let sent = broker.send("t", message("failed"));
     let back = SendBack {
+        reason: None,
         group: &group("g"),
         position: sent.position,
         attempt: 0,

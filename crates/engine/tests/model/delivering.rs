@@ -359,7 +359,7 @@ impl Harness {
 
     pub fn forward(&mut self, pick: usize) -> Check {
         let Some(receipt) = picked(&self.receipts, pick) else { return Ok(()) };
-        let result = self.engine.forward_to_dead_letters(receipt, self.now());
+        let result = self.engine.forward_to_dead_letters(receipt, None, self.now());
         let expected = self.validity_of(receipt);
         let dead = self.delivery_of(receipt).filter(|_| expected == Ok(true));
         if let Some(dead) = dead {

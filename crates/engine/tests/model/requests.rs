@@ -277,6 +277,7 @@ impl Harness {
             known.and_then(|topic| self.reference.entries(topic, queue).get(offset as usize).cloned());
         let (Some(place), Some(entry)) = (found, entry) else { return Ok(()) };
         let back = SendBack {
+            reason: None,
             group: &group_name,
             position: place.position,
             attempt: entry.attempt,

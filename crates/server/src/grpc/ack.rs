@@ -10,7 +10,7 @@ use redstart_wire::v2::{
 };
 
 use super::{
-    admission::Refusable,
+    admission::{Admitted, Refusable},
     convert::from_duration,
     receive::not_early,
     refusal::{Refusal, ok, summary},
@@ -160,15 +160,16 @@ impl Service {
 
     pub(super) async fn forward(
         &self,
-        request: ForwardMessageToDeadLetterQueueRequest,
+        Admitted { caller, request }: Admitted<'_, ForwardMessageToDeadLetterQueueRequest>,
     ) -> Result<(), Refusal> {
+        let reason = caller.dead_letter_reason();
         let scope = std::sync::Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
         let forward = || {
-            let (scope, lite) = (scope.clone(), request.lite_topic.clone());
+            let (scope, lite, reason) = (scope.clone(), request.lite_topic.clone(), reason.clone());
             self.shard.change(move |engine, now| {
                 scope.check(engine, receipt, lite.as_deref()).map_err(ScopedError::OutOfScope)?;
-                engine.forward_to_dead_letters(receipt, now).map_err(ScopedError::Engine)
+                engine.forward_to_dead_letters(receipt, reason.as_deref(), now).map_err(ScopedError::Engine)
             })
         };
         let forwarded = match forward()?.await? {

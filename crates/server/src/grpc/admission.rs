@@ -12,7 +12,10 @@ use redstart_wire::v2;
 use super::{
     audit, call::Head, connection::Peer, metadata, refusal::Refusal, rights::Needing, service::Service,
 };
-use crate::access::{Identity, Needs};
+use crate::{
+    access::{Identity, Needs},
+    dead_letter_reason::dead_letter_reason,
+};
 
 /// A request that its handler may serve, and the client that sent it.
 #[derive(Debug)]
@@ -36,6 +39,12 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
+    /// Why the client gives a message up, which the protocol has no field for. Of Redstart's own client; others do not send it.
+    pub fn dead_letter_reason(&self) -> Option<String> {
+        let text = self.headers.get_all("x-mq-dead-letter-reason").iter().next_back()?;
+        dead_letter_reason(&String::from_utf8_lossy(text.as_bytes()))
+    }
+
     /// How long the client waits for the answer.
     pub fn deadline(&self) -> Option<Duration> {
         metadata::deadline(self.headers)

@@ -215,7 +215,7 @@ impl Service {
         &self,
         admitted: Admitted<'_, v2::ForwardMessageToDeadLetterQueueRequest>,
     ) -> v2::ForwardMessageToDeadLetterQueueResponse {
-        answer!(ForwardMessageToDeadLetterQueueResponse = self.forward(admitted.request).await)
+        answer!(ForwardMessageToDeadLetterQueueResponse = self.forward(admitted).await)
     }
 
     pub(super) async fn end_transaction(

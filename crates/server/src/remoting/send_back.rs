@@ -18,7 +18,7 @@ use super::{
     rights::SUB,
     send,
 };
-use crate::shard::ChangeError;
+use crate::{dead_letter_reason::dead_letter_reason, shard::ChangeError};
 
 /// The level of the first retry: 10 s, unless configured otherwise.
 const FIRST_LEVEL: u32 = 3;
@@ -36,6 +36,7 @@ struct Proposal {
     delay_levels: Vec<Duration>,
     /// The id under which the message was first delivered.
     origin: String,
+    reason: Option<String>,
 }
 
 impl Proposal {
@@ -54,6 +55,7 @@ impl Proposal {
             delay: delay_of_level(&self.delay_levels, level.into()),
             retries_max: self.retries_max,
             give_up: self.level < 0,
+            reason: self.reason.as_deref(),
             properties: vec![(p::ORIGIN_MESSAGE_ID.to_owned(), self.origin.clone())],
         };
         engine.send_back(&back, now)
@@ -73,6 +75,8 @@ pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
         attempt,
         origin: offset_message_id(request.broker_address(), position.0 as i64),
         level: request.number("delayLevel")?,
+        // Of Redstart's own client. Others do not send it.
+        reason: request.field("reason").and_then(dead_letter_reason),
         retries_max: own_limit.and_then(|limit| u32::try_from(limit).ok()),
         delay_levels: request.context.config.delay_levels.clone(),
     };

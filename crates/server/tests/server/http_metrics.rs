@@ -189,7 +189,8 @@ async fn delayed_and_transactional_messages_and_dead_letters_are_counted() {
     let receipt = popped.deliveries[0].receipt;
     // The first try makes the topic for dead letters.
     loop {
-        let forward = shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, now)).unwrap();
+        let forward =
+            shard.change(move |engine, now| engine.forward_to_dead_letters(receipt, None, now)).unwrap();
         if forward.await.unwrap().is_ok() {
             break;
         }

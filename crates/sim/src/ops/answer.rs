@@ -166,7 +166,7 @@ impl World {
 
     fn forward(&mut self, receipt: Receipt) -> Checked {
         let now = self.now;
-        let answer = self.engine().forward_to_dead_letters(receipt, now);
+        let answer = self.engine().forward_to_dead_letters(receipt, None, now);
         self.say(format!("forward {}: {answer:?}", brief(receipt)));
         match answer {
             Ok(ticket) => {

@@ -35,6 +35,7 @@ impl World {
         let delay = self.rng.one_in(2).then(|| Duration::from_millis(self.rng.between(0, 600_000)));
         // As 4.x clients name a message: by where it is stored, and how often it was delivered before.
         let back = SendBack {
+            reason: None,
             group: &group.name,
             position: seen.position,
             attempt: seen.attempt,

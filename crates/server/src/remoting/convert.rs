@@ -68,6 +68,9 @@ impl Incoming<'_> {
             0 => None,
             level => delay_of_level(self.delay_levels, level).map(|delay| self.now.after(delay)),
         };
+        // A priority beyond the highest counts as the highest.
+        let priority =
+            number(p::PRIORITY, find(p::PRIORITY))?.map(|priority| priority.min(u8::MAX.into()) as u8);
         let keys = find(p::KEYS).into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect();
         let message = Message {
             id: find(p::UNIQUE_KEY).map_or_else(make_id, str::to_owned),
@@ -75,7 +78,7 @@ impl Incoming<'_> {
             keys,
             group: find(p::SHARDING_KEY).map(str::to_owned),
             deliver_at,
-            priority: None,
+            priority,
             born_at: Timestamp(u64::try_from(self.born_at).unwrap_or(0)),
             born_host: self.born_host.to_owned(),
             flag: self.flag,
@@ -92,6 +95,7 @@ impl Incoming<'_> {
             p::TRACE_ON,
             p::CLUSTER,
             p::POP_HANDLE,
+            p::PRIORITY,
         ];
         let others = self.properties.iter().filter(|(name, _)| !own.contains(name));
         let others = others.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -193,6 +197,7 @@ pub(super) fn to_wire<'a>(
     // A consumer that sends its message to the retry topic itself says how often it came.
     let attempt = envelope.attempt.max(counted(p::RECONSUME_TIME)).max(counted(DLQ_ATTEMPTS));
     let keys = view.keys.join(" ");
+    let priority = view.priority.map(|priority| priority.to_string()).unwrap_or_default();
     let due = view.deliver_at.map(|at| at.0.to_string()).unwrap_or_default();
     let origin_id =
         envelope.origin.map(|_| offset_message_id(envelope.store_host, fetched.position().0 as i64));
@@ -208,6 +213,7 @@ pub(super) fn to_wire<'a>(
     add(p::TAGS, view.tag.unwrap_or(""));
     add(p::KEYS, &keys);
     add(p::SHARDING_KEY, view.group.unwrap_or(""));
+    add(p::PRIORITY, &priority);
     if view.deliver_at.is_some() && view.property(p::DELAY_LEVEL).is_none() {
         add(p::TIMER_OUT_MS, &due);
         if [p::TIMER_DELAY_SEC, p::TIMER_DELAY_MS].iter().all(|name| view.property(name).is_none()) {

@@ -8,6 +8,8 @@ pub(super) const DELAY_LEVEL: &str = "DELAY";
 pub(super) const TIMER_DELAY_SEC: &str = "TIMER_DELAY_SEC";
 pub(super) const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
 pub(super) const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
+/// The priority of Apache's 5.4 and later.
+pub(super) const PRIORITY: &str = "_SYS_MSG_PRIORITY_";
 /// The time of delivery in milliseconds, as the clients of Alibaba Cloud (`ons-client`) and the documentation of its and
 /// Tencent's services set it. Apache's broker does not read it.
 pub(super) const START_DELIVER_TIME: &str = "__STARTDELIVERTIME";

@@ -14,7 +14,7 @@ use redstart_wire::remoting::{self as wire, Command};
 use rustc_hash::FxHashMap;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::{Notify, oneshot},
+    sync::{Notify, mpsc, oneshot},
     task::JoinHandle,
 };
 
@@ -27,7 +27,9 @@ const SWEEP: Duration = Duration::from_millis(20);
 /// Bytes of requests that may wait to be written; further calls are refused.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
 
+/// Why a call on a connection failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each has the same two fields")]
 pub enum Error {
     #[error("cannot connect to {address}: {why}")]
     Connect { address: String, why: String },
@@ -37,6 +39,27 @@ pub enum Error {
     Timeout { address: String, ms: u128 },
     #[error("more than {UNSENT_BYTES_MAX} bytes wait to be sent to {address}")]
     Congested { address: String },
+}
+
+/// A request of the server to this client.
+#[derive(Debug)]
+pub struct Question {
+    /// The request.
+    pub command: Command,
+    /// The server that asks.
+    pub address: String,
+    shared: Arc<Shared>,
+}
+
+impl Question {
+    /// Answers on the connection that the request came from. A request that is one-way gets no answer.
+    pub fn answer(&self, answer: &Command) {
+        if self.command.is_one_way() {
+            return;
+        }
+        // A server that does not read has no use for more answers.
+        let _ = self.shared.put(answer);
+    }
 }
 
 /// A connection to a name server or a broker; it closes when dropped.
@@ -80,6 +103,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    /// Queues a frame; `false` if too much waits already.
+    fn put(&self, frame: &Command) -> bool {
+        let mut unsent = lock(&self.unsent);
+        if unsent.len() > UNSENT_BYTES_MAX {
+            return false;
+        }
+        let idle = unsent.is_empty();
+        wire::encode(frame, &mut unsent);
+        drop(unsent);
+        if idle {
+            self.wake.notify_one();
+        }
+        true
+    }
+
     /// The connection has ended: no call will be answered any more.
     fn close(&self) {
         let mut waiting = lock(&self.waiting);
@@ -89,12 +127,22 @@ impl Shared {
 }
 
 impl Connection {
+    /// Connects without TLS.
     pub async fn open(address: &str) -> Result<Connection, Error> {
         Connection::open_over(address, None).await
     }
 
     /// Connects with TLS if it is given.
     pub async fn open_over(address: &str, tls: Option<&Tls>) -> Result<Connection, Error> {
+        Connection::open_with(address, tls, None).await
+    }
+
+    /// The same; requests of the server go to `questions`. One for which there is no room is not answered.
+    pub async fn open_with(
+        address: &str,
+        tls: Option<&Tls>,
+        questions: Option<mpsc::Sender<Question>>,
+    ) -> Result<Connection, Error> {
         let failed = |why: String| Error::Connect { address: address.to_owned(), why };
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, Stream::open(address, tls))
             .await
@@ -103,11 +151,11 @@ impl Connection {
         Ok(match stream {
             Stream::Plain(stream) => {
                 let (input, output) = stream.into_split();
-                Connection::start(address, input, output)
+                Connection::start(address, input, output, questions)
             }
             Stream::Tls(stream) => {
                 let (input, output) = tokio::io::split(stream);
-                Connection::start(address, input, output)
+                Connection::start(address, input, output, questions)
             }
         })
     }
@@ -116,12 +164,14 @@ impl Connection {
         address: &str,
         input: impl AsyncRead + Unpin + Send + 'static,
         output: impl AsyncWrite + Unpin + Send + 'static,
+        questions: Option<mpsc::Sender<Question>>,
     ) -> Connection {
         let shared = Arc::new(Shared::default());
+        let asking = questions.map(|questions| (questions, address.to_owned()));
         Connection {
             address: address.to_owned(),
             tasks: [
-                tokio::spawn(read(input, shared.clone())),
+                tokio::spawn(read(input, shared.clone(), asking)),
                 tokio::spawn(write(output, shared.clone())),
                 tokio::spawn(sweep(shared.clone())),
             ],
@@ -138,8 +188,27 @@ impl Connection {
         self
     }
 
+    /// The server, `host:port`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        lock(&self.shared.waiting).closed
+    }
+
+    /// Sends a request that is not answered. Success says only that it was queued.
+    pub fn tell(&self, request: Command) -> Result<(), Error> {
+        let mut request = request.one_way();
+        request.opaque = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Some(credentials) = &self.credentials {
+            request = credentials.sign(request);
+        }
+        if self.is_closed() {
+            return Err(self.closed());
+        }
+        self.put(&request)
     }
 
     /// Asks, and waits at most `timeout` for the answer, whatever its code.
@@ -172,17 +241,10 @@ impl Connection {
     }
 
     fn put(&self, request: &Command) -> Result<(), Error> {
-        let mut unsent = lock(&self.shared.unsent);
-        if unsent.len() > UNSENT_BYTES_MAX {
-            return Err(Error::Congested { address: self.address.clone() });
+        if self.shared.put(request) {
+            return Ok(());
         }
-        let idle = unsent.is_empty();
-        wire::encode(request, &mut unsent);
-        drop(unsent);
-        if idle {
-            self.shared.wake.notify_one();
-        }
-        Ok(())
+        Err(Error::Congested { address: self.address.clone() })
     }
 
     fn closed(&self) -> Error {
@@ -219,8 +281,12 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Hands answers to the calls that wait for them. Requests of the server are not answered: this client is in no group.
-async fn read(mut input: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+/// Hands answers to the calls that wait for them, and requests of the server to the one who answers them, if there is one.
+async fn read(
+    mut input: impl AsyncRead + Unpin,
+    shared: Arc<Shared>,
+    asking: Option<(mpsc::Sender<Question>, String)>,
+) {
     let mut buffer = BytesMut::new();
     loop {
         match wire::decode(&mut buffer) {
@@ -232,7 +298,14 @@ async fn read(mut input: impl AsyncRead + Unpin, shared: Arc<Shared>) {
                 }
                 continue;
             }
-            Ok(Some(_)) => continue,
+            Ok(Some(command)) => {
+                if let Some((questions, address)) = &asking {
+                    let question = Question { command, address: address.clone(), shared: shared.clone() };
+                    // Without room the server has no answer, and asks again or gives up.
+                    let _ = questions.try_send(question);
+                }
+                continue;
+            }
             Ok(None) => {}
             Err(_) => break,
         }

@@ -18,6 +18,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// A user's name and secret: RocketMQ's access key and secret key.
     pub fn new(user: &str, secret: &str) -> Credentials {
         let key = SigningKey::new(&Secret::new(secret));
         Credentials { user: user.to_owned(), key, security_token: None }
@@ -30,10 +31,12 @@ impl Credentials {
         self
     }
 
+    /// The user's name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
+    /// What requests are signed with.
     pub fn key(&self) -> &SigningKey {
         &self.key
     }

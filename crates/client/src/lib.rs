@@ -1,12 +1,77 @@
-//! Talks to any server that RocketMQ clients can use, over Remoting.
+//! Producers and consumers for [Redstart](https://github.com/redstart-mq/redstart) and Apache RocketMQ 4.x and 5.x.
+//!
+//! One [`Client`] holds the connections and everything comes from it. It speaks Remoting (`host:port` of name servers) or gRPC
+//! (`grpc://host:port`); what follows is the same over both.
+//!
+#![cfg_attr(feature = "messaging", doc = include_str!("../docs/overview.md"))]
+//!
+//! # Features
+//!
+//! | Feature | Adds |
+//! |---|---|
+//! | `grpc` (default) | gRPC beside Remoting |
+//! | `messaging` | producers and consumers over Remoting alone |
+//! | `admin` | requests of operators: topics, groups, offsets |
 
+#![warn(missing_docs)]
+
+#[cfg(feature = "admin")]
+#[allow(missing_docs, reason = "bodies are the protocol's own")]
 pub mod admin;
+#[cfg(any(feature = "admin", feature = "messaging"))]
+mod body;
 mod connection;
 mod credentials;
+#[cfg(any(feature = "admin", feature = "messaging"))]
+mod java;
 mod stream;
 mod tls;
 
-pub use connection::{Connection, Error};
+#[cfg(feature = "messaging")]
+mod backoff;
+#[cfg(feature = "messaging")]
+mod client;
+#[cfg(feature = "messaging")]
+mod consumer;
+#[cfg(feature = "messaging")]
+mod error;
+#[cfg(feature = "messaging")]
+mod filter;
+#[cfg(feature = "messaging")]
+mod message;
+#[cfg(feature = "messaging")]
+mod message_id;
+#[cfg(feature = "messaging")]
+mod producer;
+#[cfg(feature = "messaging")]
+mod queue;
+#[cfg(feature = "messaging")]
+mod random;
+#[cfg(feature = "messaging")]
+mod received;
+#[cfg(feature = "messaging")]
+mod route;
+#[cfg(feature = "messaging")]
+mod transport;
+
+#[cfg(any(feature = "admin", feature = "messaging"))]
+pub use body::BodyError;
+pub use connection::{Connection, Error, Question};
 pub use credentials::Credentials;
 pub use stream::Stream;
 pub use tls::{ClientCertificate, InvalidTls, Tls, Trust};
+
+#[cfg(feature = "messaging")]
+pub use {
+    backoff::Backoff,
+    client::{Client, ClientBuilder},
+    consumer::*,
+    error::{BuildError, CallError, Protocol, RouteError, SendError, ServerCode},
+    filter::Filter,
+    message::{DeliveryTime, InvalidMessage, Message, ShardKey},
+    producer::{
+        ChooseQueue, FaultPolicy, Producer, ProducerBuilder, ProducerCounters, Selector, SendStatus, Sent,
+    },
+    queue::Queue,
+    received::{DeadLetterOrigin, Received},
+};

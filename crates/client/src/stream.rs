@@ -15,11 +15,14 @@ use crate::Tls;
 /// A connection to a server, with TLS or without.
 #[derive(Debug)]
 pub enum Stream {
+    /// Without TLS.
     Plain(TcpStream),
+    /// With TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
+    /// Connects, with TLS if it is given.
     pub async fn open(address: &str, tls: Option<&Tls>) -> io::Result<Stream> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;

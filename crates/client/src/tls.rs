@@ -26,13 +26,16 @@ pub struct Tls(Arc<ClientConfig>);
 pub enum Trust<'a> {
     /// Those with a certificate that one of these signed, or that is one of these: PEM.
     Roots(&'a [u8]),
+    /// All of them, whoever they are. For tests.
     Anyone,
 }
 
 /// Who the client is, for servers that ask: a certificate chain and its key, both PEM.
 #[derive(Clone, Copy)]
 pub struct ClientCertificate<'a> {
+    /// The certificate and those that signed it.
     pub chain: &'a [u8],
+    /// Its private key.
     pub key: &'a [u8],
 }
 
@@ -46,15 +49,19 @@ impl fmt::Debug for ClientCertificate<'_> {
 /// TLS cannot be set up from what was given.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidTls {
+    /// No certificate could be read.
     #[error("the roots hold no usable certificate: {0}")]
     Roots(String),
+    /// The client's own certificate or key could not be read.
     #[error("the client's certificate or key cannot be used: {0}")]
     Certificate(String),
+    /// The TLS library refused the settings.
     #[error(transparent)]
     Rustls(#[from] rustls::Error),
 }
 
 impl Tls {
+    /// Checks servers as `trust` says, and shows a certificate if one is given.
     pub fn new(trust: Trust<'_>, certificate: Option<ClientCertificate<'_>>) -> Result<Tls, InvalidTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder =

@@ -1,16 +1,10 @@
-use std::{collections::BTreeMap, io::Read};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use flate2::read::ZlibDecoder;
-use redstart_wire::remoting::{StoredMessage, decode_properties, flag, offset_message_id};
+use redstart_wire::remoting::{StoredMessage, decode_properties, offset_message_id};
 
 use super::property;
-
-/// A body may unpack to this much and no more.
-const BODY_BYTES_MAX: u64 = 64 << 20;
-const COMPRESSION: i32 = 0x700;
-const LZ4: i32 = 0x100;
-const ZSTD: i32 = 0x200;
+use crate::{BodyError, body::unpack};
 
 /// A message as a broker has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +13,6 @@ pub struct Message {
     pub broker: String,
     pub stored: StoredMessage<'static>,
     pub properties: BTreeMap<String, String>,
-}
-
-/// A body that cannot be shown as it was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
-    #[error("the body is compressed with {0}, which is not read here")]
-    Compression(&'static str),
-    #[error("the body cannot be unpacked: {0}")]
-    Damaged(String),
-    #[error("the body unpacks to more than {BODY_BYTES_MAX} bytes")]
-    TooLarge,
 }
 
 impl Message {
@@ -66,22 +49,7 @@ impl Message {
 
     /// The body as it was sent: producers may compress it.
     pub fn body(&self) -> Result<Bytes, BodyError> {
-        if self.stored.system_flag & flag::COMPRESSED == 0 {
-            return Ok(self.stored.body.clone());
-        }
-        match self.stored.system_flag & COMPRESSION {
-            LZ4 => return Err(BodyError::Compression("LZ4")),
-            ZSTD => return Err(BodyError::Compression("ZSTD")),
-            _ => {}
-        }
-        let mut body = Vec::new();
-        let unpacked =
-            ZlibDecoder::new(&self.stored.body[..]).take(BODY_BYTES_MAX + 1).read_to_end(&mut body);
-        unpacked.map_err(|error| BodyError::Damaged(error.to_string()))?;
-        if body.len() as u64 > BODY_BYTES_MAX {
-            return Err(BodyError::TooLarge);
-        }
-        Ok(body.into())
+        unpack(&self.stored.body, self.stored.system_flag)
     }
 }
 

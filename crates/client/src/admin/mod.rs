@@ -30,9 +30,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use redstart_wire::remoting::{Command, code};
 use tokio::sync::Mutex;
 
+pub use crate::BodyError;
 pub use cluster::{Broker, ChangedConfig, Target};
 pub use error::Error;
-pub use message::{BodyError, Message};
+pub use message::Message;
 pub use messages::KeyQuery;
 pub use names::{
     DEAD_LETTER_PREFIX, POP_RETRY_SEPARATORS, RETRY_PREFIX, TRACE_TOPIC, is_system_group, is_system_topic,

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use redstart_wire::remoting::{Command, FieldError, body::TopicRoute, code, encode_properties};
 
 use super::{Admin, Error, cluster, property, refused};
+use crate::java::string_hash as java_hash;
 
 const PRODUCER_GROUP: &str = "TOOLS_PRODUCER";
 const WRITE: u8 = 2;
@@ -180,11 +181,6 @@ pub fn places(route: &TopicRoute) -> Vec<Place> {
     }
     places.sort_by(|one, other| (&one.broker, one.queue).cmp(&(&other.broker, other.queue)));
     places
-}
-
-/// Java's `String.hashCode`.
-fn java_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
 /// The bucket of an input by the jump consistent hash of Lamping and Veach, as RocketMQ's proxy chooses the queue of a

@@ -47,12 +47,14 @@ pub enum Planted {
     KeepExpiredKeys,
     /// Message groups whose locks go with a removed segment do not wake their consumers.
     RetireWithoutWake,
+    /// Messages of other topics that a receive passes over in the group's retry topic are forgotten.
+    ForgetSkippedRetries,
 }
 
 #[cfg(feature = "planted")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 14] = [
+    pub const ALL: [Planted; 15] = [
         Planted::AckBeforeDurable,
         Planted::IgnoreGroupLock,
         Planted::ForgetLocksOnRestart,
@@ -67,6 +69,7 @@ impl Planted {
         Planted::GiveBackAcks,
         Planted::KeepExpiredKeys,
         Planted::RetireWithoutWake,
+        Planted::ForgetSkippedRetries,
     ];
 }
 
@@ -170,6 +173,12 @@ pub(crate) fn copies_forward(config: &Config) -> bool {
 #[inline]
 pub(crate) fn woken_by_retire(config: &Config, groups: Vec<(GroupId, TopicId)>) -> Vec<(GroupId, TopicId)> {
     if is_planted(config, Planted::RetireWithoutWake) { Vec::new() } else { groups }
+}
+
+/// The messages of a retry topic that a receive leaves to receives of other topics.
+#[inline]
+pub(crate) fn skipped_retries(config: &Config, skipped: Vec<Delivered>) -> Vec<Delivered> {
+    if is_planted(config, Planted::ForgetSkippedRetries) { Vec::new() } else { skipped }
 }
 
 /// Called when a start has restored the state.

@@ -13,6 +13,7 @@ mod model {
     mod progress;
     mod reference;
     mod requests;
+    mod retries;
     mod views;
 }
 
@@ -92,7 +93,14 @@ fn priority(level: u8) -> Op {
 
 fn pop(group: usize, topic: usize, max: usize) -> Op {
     let (queue, invisible_ms, filter, attempt, start) = (None, 1_000, Choice::All, None, From::Earliest);
-    Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start, in_order: false })
+    let (in_order, retries) = (false, false);
+    Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start, in_order, retries })
+}
+
+/// A receive that also gets messages of the group's retry topic.
+fn receive(group: usize, topic: usize, max: usize) -> Op {
+    let Op::Pop(pop) = pop(group, topic, max) else { unreachable!("a pop") };
+    Op::Pop(PopOp { retries: true, ..pop })
 }
 
 fn set_group(group: usize, ordered: bool, retries: u32) -> Op {
@@ -284,5 +292,35 @@ fn a_dead_letter_out_of_a_retry_topic_names_the_topic_it_was_sent_to() {
         Op::Flush,
         back(4, 1),
         Op::Flush,
+    ]);
+}
+
+#[test]
+fn retries_come_with_receives_of_their_own_topics() {
+    let back =
+        |topic| Op::SendBack { group: 0, topic, queue: 0, offset: 0, delay_ms: Some(1), retries: None };
+    check(&[
+        plain(0),
+        plain(2),
+        Op::Flush,
+        back(0),
+        back(2),
+        Op::Flush,
+        Op::Pass { ms: 1 },
+        Op::Flush,
+        receive(0, 0, 1),
+        receive(0, 0, 32),
+        Op::Ack { pick: 0 },
+        Op::Pass { ms: 1_000 },
+        receive(0, 2, 1),
+        receive(0, 2, 32),
+        pop(0, 4, 32),
+        Op::Pass { ms: 1_000 },
+        receive(0, 2, 32),
+        receive(0, 0, 32),
+        Op::DeleteTopic { topic: 2 },
+        Op::Flush,
+        Op::Pass { ms: 1_000 },
+        receive(0, 0, 32),
     ]);
 }

@@ -3,7 +3,11 @@
 //! Consumers that pull by offset have one retry topic for all topics of their group, and send their failed messages back
 //! to it. When such a group goes on with receives, its messages there are delivered as messages of the topics they were
 //! sent to. One cursor goes over the retry topic: a message of another topic than the one that is asked for is
-//! skipped, which makes it a flight that is visible until a receive asks for its topic. The flight's lock holds that topic.
+//! skipped, which makes it a flight that is visible until a receive asks for its topic. The flight's lock names that topic, see
+//! [`lock_of`].
+//!
+//! A consumer may also have received from the retry topic itself, and left messages in flight whose locks are those of their
+//! message groups. The next receive by topic reads to which topic each of them belongs, and names it.
 //!
 //! The other way round, consumers that pull do not ask for what receives have left in flight: each such message goes to
 //! the retry topic when its invisible time is over, with its attempts.
@@ -17,6 +21,7 @@ use crate::{
     Entry, GroupId, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicId, TopicName,
     index::{IndexError, Unread},
     message_ref::MessageRef,
+    planted,
     pop::FlightKey,
     record::{AckReason, Decision, Delivered, Fact, PopFact, Proof},
     state::FinalAttempt,
@@ -32,6 +37,12 @@ const FLIGHTS_MAX: usize = 4096;
 /// Messages of a retry topic that one receive may read to learn their topics.
 const READS_MAX: usize = 128;
 
+/// The lock of a flight in a retry topic, which names the topic that its message was sent to. The complement of the topic's number:
+/// the hash of a message group, of which 0 is the most common, is hardly ever one.
+fn lock_of(home: TopicId) -> u32 {
+    !home.0
+}
+
 /// The group whose receives read a retry topic, with the topics that these ask for.
 pub(super) type Readers = (GroupId, BTreeSet<TopicId>);
 
@@ -43,7 +54,11 @@ struct Step {
     skipped: Vec<Delivered>,
     exhausted: Vec<FinalAttempt>,
     lost: Vec<(QueueOffset, Proof)>,
+    /// Flights whose topic is deleted: they are done.
+    orphans: Vec<QueueOffset>,
     cursor: Option<QueueOffset>,
+    /// The search ended at the limit of flights.
+    flights_full: bool,
     /// The search has got further and ended at a bound, or at a part that is not in memory.
     more: bool,
     unreadable: bool,
@@ -134,7 +149,8 @@ impl Engine {
             popped.deliveries.extend(self.take_retries(pop, key, group, step, visible_at, now));
             let progress = self.state.progress(group, key);
             let next = progress.and_then(|progress| {
-                let of_topic = progress.flights().filter(|(_, flight)| flight.lock == topic.0);
+                let may_be_its = |lock| self.named_home(lock).is_none_or(|home| home == topic);
+                let of_topic = progress.flights().filter(|(_, flight)| may_be_its(flight.lock));
                 of_topic.map(|(_, flight)| flight.visible_at).filter(|at| *at > now).min()
             });
             popped.next_visible = [popped.next_visible, next].into_iter().flatten().min();
@@ -155,36 +171,58 @@ impl Engine {
         let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
         let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
         let attempts_max = self.state.groups.get(&group).map_or(1, |group| group.config.attempts_max());
+        let mut reads = READS_MAX;
         for offset in progress.expired(now).take(FLIGHTS_MAX) {
-            let Some(flight) = progress.flight(offset).filter(|flight| flight.lock == topic.0) else {
+            let Some(flight) = progress.flight(offset) else { continue };
+            let named = self.named_home(flight.lock);
+            if named.is_some_and(|home| home != topic) {
                 continue;
-            };
+            }
             if step.given.len() >= max {
                 return Ok(step);
             }
             if u32::from(flight.attempt) >= attempts_max {
                 step.exhausted.push(FinalAttempt::of(group, key, (flight.visible_at, offset)));
-            } else if let Some(entry) = self.indexes.entry(key, queue, offset)? {
-                let before = match flight.is_new() {
-                    false => flight.attempt,
-                    // It was skipped: the deliveries that count are those before it came here.
-                    true => match self.origin_of(&entry) {
-                        Ok(origin) => origin.map_or(entry.attempt, |(_, attempts)| attempts),
+                continue;
+            }
+            let Some(entry) = self.indexes.entry(key, queue, offset)? else { continue };
+            // The lock tells the topic of a message that was delivered from here. Of one that was skipped, the deliveries that
+            // count are those before it came here.
+            let (home, before) = match named.filter(|_| !flight.is_new()) {
+                Some(home) => (home, flight.attempt),
+                None if reads == 0 => {
+                    step.more = true;
+                    return Ok(step);
+                }
+                None => {
+                    reads -= 1;
+                    match self.origin_of(&entry) {
+                        Ok(Some((home, attempts))) => (home, flight.attempt.max(attempts)),
+                        Ok(None) => {
+                            step.orphans.push(offset);
+                            continue;
+                        }
                         Err(unread) => match step.unread(unread)? {
                             // The consumer that is given it finds the loss.
-                            Some(_) => entry.attempt,
+                            Some(_) => (topic, flight.attempt.max(entry.attempt)),
                             None => return Ok(step),
                         },
-                    },
-                };
+                    }
+                }
+            };
+            if home == topic {
                 let attempt = before.saturating_add(1);
-                step.given.push((Delivered { offset, attempt, lock: topic.0, priority: 0 }, entry));
+                step.given.push((Delivered { offset, attempt, lock: lock_of(home), priority: 0 }, entry));
+            } else {
+                let attempt = flight.attempt;
+                step.skipped.push(Delivered { offset, attempt, lock: lock_of(home), priority: 0 });
             }
         }
-        let (first, mut reads) = (progress.cursor.low(), READS_MAX);
+        let first = progress.cursor.low();
         let mut next = first;
         while next < queue.end() && step.given.len() < max && reads > 0 {
             if progress.in_flight() + step.given.len() + step.skipped.len() >= FLIGHTS_MAX {
+                step.flights_full = true;
                 break;
             }
             let entry = self.indexes.entry(key, queue, next)?;
@@ -193,13 +231,18 @@ impl Engine {
                 match self.origin_of(&entry) {
                     Ok(Some((home, attempts))) if home == topic => {
                         let attempt = attempts.saturating_add(1);
-                        let delivered = Delivered { offset: next, attempt, lock: home.0, priority: 0 };
+                        let delivered = Delivered { offset: next, attempt, lock: lock_of(home), priority: 0 };
                         step.given.push((delivered, entry));
                     }
                     // No consumer has been given it from here: its attempts are not used up, whatever the group's limit
                     // becomes before a receive asks for its topic.
                     Ok(Some((home, _))) => {
-                        step.skipped.push(Delivered { offset: next, attempt: 0, lock: home.0, priority: 0 });
+                        step.skipped.push(Delivered {
+                            offset: next,
+                            attempt: 0,
+                            lock: lock_of(home),
+                            priority: 0,
+                        });
                     }
                     // Its topic is gone, and its messages with it.
                     Ok(None) => {}
@@ -214,6 +257,12 @@ impl Engine {
         step.more |= reads == 0;
         step.cursor = Some(next).filter(|next| *next != first);
         Ok(step)
+    }
+
+    /// The topic that the lock of a flight in a retry topic names, if that topic is there.
+    fn named_home(&self, lock: u32) -> Option<TopicId> {
+        let home = TopicId(!lock);
+        self.state.topics.contains_key(&home).then_some(home)
     }
 
     /// A message in flight goes to the retry topic: its invisible time is over, and the group's consumers pull now.
@@ -271,12 +320,13 @@ impl Engine {
         visible_at: Timestamp,
         now: Timestamp,
     ) -> Vec<Delivery> {
+        let skipped = planted::skipped_retries(&self.config, step.skipped);
         self.state.final_attempts.extend(step.exhausted);
         for (offset, proof) in step.lost {
             self.note_passed_over(FlightKey { group, queue: key, offset }, proof);
         }
         let seq = self.state.progress(group, key).map_or(0, |progress| progress.seq).max(self.receipts_from);
-        let first = seq.wrapping_add(step.skipped.len() as u64);
+        let first = seq.wrapping_add(skipped.len() as u64);
         let receipt =
             |n: usize, offset| Receipt { group, queue: key, offset, seq: first.wrapping_add(n as u64) };
         let deliveries = step.given.iter().enumerate().map(|(n, (delivered, entry))| Delivery {
@@ -299,13 +349,21 @@ impl Engine {
             delivered,
             blocked: Vec::new(),
         };
-        if !step.skipped.is_empty() {
-            self.record(&Fact::Pop(fact(seq, now, step.skipped, Vec::new())));
+        if !skipped.is_empty() {
+            self.record(&Fact::Pop(fact(seq, now, skipped, Vec::new())));
         }
         let given: Vec<Delivered> = step.given.into_iter().map(|(delivered, _)| delivered).collect();
         let cursors: Vec<_> = step.cursor.map(|next| (0, next)).into_iter().collect();
         if !given.is_empty() || !cursors.is_empty() {
             self.record(&Fact::Pop(fact(first, visible_at, given, cursors)));
+        }
+        if !step.orphans.is_empty() {
+            self.finish(group, key, step.orphans, AckReason::Unreadable);
+        }
+        if step.flights_full
+            && let Some(progress) = self.state.known_progress_mut(group, key)
+        {
+            progress.flights_full = true;
         }
         deliveries
     }

@@ -20,7 +20,8 @@ pub(crate) struct Flight {
     pub attempt_tag: u64,
     /// Number of its current receipt.
     pub seq: u64,
-    /// Hash of its message group, which is locked for an ordered group; in a retry topic, the topic it was sent to.
+    /// Hash of its message group, which is locked for an ordered group. In a retry topic it may name the topic that the message
+    /// was sent to instead, see `ops/retries.rs`.
     pub lock: u32,
     /// Deliveries so far.
     pub attempt: u16,

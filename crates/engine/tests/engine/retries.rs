@@ -98,6 +98,34 @@ fn a_retry_that_fails_again_comes_again_and_ends_as_a_dead_letter() {
     }
     assert!(receive(&mut broker, "t").is_empty());
     broker.pass(secs(1));
+    broker.pass(secs(0));
+    assert_eq!(pull(&mut broker, "%DLQ%g"), left(&[("a", 0)]));
+}
+
+#[test]
+fn what_was_received_from_the_retry_topic_itself_comes_to_receives_of_its_own_topic() {
+    let mut broker = broker();
+    let (a, b) = (broker.send("t", message("a")), broker.send("u", message("b")));
+    hand_back(&mut broker, &a, 0);
+    hand_back(&mut broker, &b, 0);
+    broker.pass(secs(1));
+    assert_eq!(broker.pop("g", "%RETRY%g", 32, secs(10)).len(), 2);
+    broker.pass(secs(3600));
+    assert_eq!(shown(&receive(&mut broker, "t")), [("a", 3)]);
+    assert_eq!(shown(&receive(&mut broker, "u")), [("b", 3)]);
+}
+
+#[test]
+fn a_message_whose_topic_is_deleted_does_not_stay_in_flight_in_the_retry_topic() {
+    let mut broker = broker();
+    let b = broker.send("u", message("b"));
+    hand_back(&mut broker, &b, 0);
+    broker.pass(secs(1));
+    assert!(receive(&mut broker, "t").is_empty(), "it is passed over");
+    broker.engine.delete_topic(&topic("u")).unwrap();
+    broker.commit();
+    assert!(receive(&mut broker, "t").is_empty());
+    assert_eq!(stored_offset(&broker, "%RETRY%g"), Some(1));
 }
 
 #[test]

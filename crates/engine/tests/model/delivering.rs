@@ -70,7 +70,10 @@ impl Harness {
             in_order: op.in_order,
         };
         let expected = self.expected_pop(op);
-        let result = self.engine.pop(&request, Timestamp(now));
+        let result = match op.retries {
+            true => self.engine.pop_with_retries(&request, Timestamp(now)),
+            false => self.engine.pop(&request, Timestamp(now)),
+        };
         let found = result.as_ref().err().map(|error| match error {
             PopError::UnknownTopic { .. } => "topic",
             PopError::UnknownGroup { .. } => "group",
@@ -84,7 +87,6 @@ impl Harness {
         let (Some(group), Some(topic)) = (self.reference.group(&by), self.reference.topic(&from)) else {
             return Ok(Next::Go);
         };
-        self.subscribe(group, topic, op.start);
         let config = &self.reference.groups[group].config;
         let rules = Rules {
             ordered: config.ordered || op.in_order,
@@ -98,19 +100,44 @@ impl Harness {
             now,
             visible_at: now + op.invisible_ms,
         };
-        self.check_deliveries(group, topic, &popped.deliveries)?;
-        let next = self.judge(group, topic, op, &rules, &popped.deliveries)?;
+        let by_topic = self.reference.subscriptions.get(&(group, topic)).is_some_and(|found| found.by_topic);
+        if rules.ordered && by_topic {
+            // The locks of what receives of other topics have passed over are not those of message groups.
+            return Ok(Next::Stop);
+        }
+        let retry = self.reference.retry_topic(group, topic).filter(|_| op.retries);
+        let of_retry = |delivery: &&Delivery| {
+            retry.is_some_and(|retry| Some(delivery.receipt.queue.topic) == self.reference.topics[retry].id)
+        };
+        let (retries, own) =
+            popped.deliveries.split_at(popped.deliveries.iter().take_while(of_retry).count());
+        if let Some(retry) = retry
+            && self.judge_retries(group, topic, retry, op.max, &rules, retries)? == Next::Stop
+        {
+            return Ok(Next::Stop);
+        }
+        self.receipts.extend(popped.deliveries.iter().map(|delivery| delivery.receipt));
+        let op = &PopOp { max: op.max - retries.len(), ..op.clone() };
+        if op.max == 0 {
+            let nothing = own.is_empty();
+            return if nothing { Ok(Next::Go) } else { Err(format!("more than asked for: {own:?}")) };
+        }
+        self.subscribe(group, topic, op.start);
+        self.check_deliveries(group, topic, own)?;
+        let next = self.judge(group, topic, op, &rules, own)?;
         if next == Next::Stop {
             return Ok(next);
         }
-        self.receipts.extend(popped.deliveries.iter().map(|delivery| delivery.receipt));
         self.reference.end_final_attempts();
         self.check_next_visible(group, topic, popped.next_visible)?;
+        if let Some(retry) = retry {
+            self.check_next_retry(group, topic, retry, popped.next_visible)?;
+        }
         Ok(next)
     }
 
     /// A new group starts in all queues at once.
-    fn subscribe(&mut self, group: usize, topic: usize, start: From) {
+    pub fn subscribe(&mut self, group: usize, topic: usize, start: From) {
         let reference = &mut self.reference;
         let known = reference.subscriptions.contains_key(&(group, topic));
         let queues = if known { 0 } else { reference.readable(topic) };
@@ -139,7 +166,7 @@ impl Harness {
     }
 
     /// The messages are the ones that were sent, word for word.
-    fn check_deliveries(&self, group: usize, topic: usize, deliveries: &[Delivery]) -> Check {
+    pub fn check_deliveries(&self, group: usize, topic: usize, deliveries: &[Delivery]) -> Check {
         let reader = self.engine.reader();
         for delivery in deliveries {
             let receipt = delivery.receipt;

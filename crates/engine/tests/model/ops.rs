@@ -166,6 +166,8 @@ pub struct PopOp {
     pub attempt: Option<u8>,
     pub start: From,
     pub in_order: bool,
+    /// Also messages of the group's retry topic.
+    pub retries: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -282,9 +284,22 @@ fn pop() -> impl Strategy<Value = Op> {
     let queue = option::weighted(0.3, 0..4u32);
     let attempt = option::weighted(0.3, 0..3u8);
     let in_order = prop::bool::weighted(0.1);
-    (group(), topic(), queue, max, invisible, choice(), attempt, start, in_order).prop_map(
-        |(group, topic, queue, max, invisible_ms, filter, attempt, start, in_order)| {
-            Op::Pop(PopOp { group, topic, queue, max, invisible_ms, filter, attempt, start, in_order })
+    let retries = any::<bool>();
+    (group(), topic(), queue, max, invisible, choice(), attempt, start, in_order, retries).prop_map(
+        |(group, topic, queue, max, invisible_ms, filter, attempt, start, in_order, retries)| {
+            let retries = retries && !in_order;
+            Op::Pop(PopOp {
+                group,
+                topic,
+                queue,
+                max,
+                invisible_ms,
+                filter,
+                attempt,
+                start,
+                in_order,
+                retries,
+            })
         },
     )
 }

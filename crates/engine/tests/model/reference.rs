@@ -51,6 +51,8 @@ pub struct Subscription {
     pub queues: Vec<Option<Progress>>,
     /// The group has received, so that it also consumes queues that are added later.
     pub popped: bool,
+    /// Of a retry topic: receives of other topics have looked into it.
+    pub by_topic: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -87,7 +87,7 @@ impl World {
         }
         let name = public_name(&topic.name);
         let subscribed = self.engine().groups_of(&topic.name).contains(&group.name);
-        let retries = ask.retries && !ask.in_order && !group.config.ordered;
+        let retries = ask.retries && !ask.in_order;
         // The topic of the group's retries, and whether the group begins with it now.
         let retry = self.engine().topic(&group.name.retry_topic());
         let retry = retry.filter(|retry| retries && retry.id != topic.id);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use redstart_engine::{GroupId, TopicId};
+use redstart_engine::{GroupId, QueueKey, QueueOffset, TopicId};
 
 use super::{Checked, Model, ensure, model::Fate};
 
 pub const STORED: &str = "no acknowledged message is lost";
 pub const DELIVERED: &str = "every group that was there gets every message";
 pub const SENT_BACK: &str = "a message sent back comes again";
+pub const BY_TOPIC: &str = "receives of a topic get its messages from the retry topic";
 
 /// Every message that its sender was promised is in its queue, or was until its time was out.
 pub fn check_stored(model: &Model, topics: &BTreeSet<TopicId>) -> Checked {
@@ -46,4 +47,18 @@ pub fn check_delivered(model: &Model, topics: &BTreeSet<TopicId>, group: GroupId
         }
     }
     Ok(())
+}
+
+/// Consumers of the group have received by topic until nothing came, and yet the group's retry topic gives out a message.
+pub fn check_left_in_retry_topic(
+    model: &Model,
+    topics: &BTreeSet<TopicId>,
+    queue: QueueKey,
+    offset: QueueOffset,
+) -> Checked {
+    let Some(seen) = model.seen(queue, offset) else { return Ok(()) };
+    let home = model.messages[seen.number].topic;
+    // No receive by topic asks for a deleted topic, nor do those of lite topics look into the retry topic.
+    let unasked = !topics.contains(&home) || model.is_lite(home) || seen.position < model.log_start;
+    ensure(unasked, BY_TOPIC, || format!("message {:X} at {queue:?} offset {offset}", seen.number))
 }

@@ -29,14 +29,17 @@ pub struct Broker {
     data: Arc<TempDir>,
 }
 
-/// The binary of this workspace, built if it is not: the crate itself must not depend on the broker. `REDSTART_BIN` names another.
+/// The binary of this workspace, built if it is not, with the profile of `cargo test`: the crate itself must not depend on the broker.
+/// `REDSTART_BIN` names another.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         if let Some(binary) = env::var_os("REDSTART_BIN") {
             return binary.into();
         }
-        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "redstart"]).status();
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--profile", "test", "--package", "redstart"])
+            .status();
         assert!(built.is_ok_and(|status| status.success()), "redstart is built");
         // A test runs in `target/debug/deps`.
         let test = env::current_exe().expect("a test has a file");

@@ -1,17 +1,20 @@
 //! How the records of the log change the state, and the index of the segment that they are in.
 
+use std::time::Duration;
+
 use redstart_log::{Position, SegmentId};
 
 use crate::{
-    Entry, QueueKey, QueueOffset, Timestamp,
-    config::Transactions as TransactionConfig,
+    Entry, GroupId, QueueKey, QueueOffset, Timestamp,
     dedup::{First, Placed},
     group::Group,
     index::Indexes,
     message_ref::MessageRef,
     open_transactions::Half,
-    pop::{FlightKey, Progress},
+    planted,
+    pop::{FlightKey, Progress, Spared},
     record::{Cause, Decision, Fact, Link, Placement, Stored, TransactionEnd},
+    speculation::Dying,
     state::{Effects, FinalAttempt, State, Subscription},
     timer::TimerKey,
 };
@@ -52,7 +55,6 @@ pub(crate) enum Scope {
 pub(crate) struct Apply<'a> {
     pub state: &'a mut State,
     pub indexes: &'a mut Indexes,
-    pub transactions: &'a TransactionConfig,
     pub frame: FrameContext,
     pub scope: Scope,
     pub effects: &'a mut Effects,
@@ -96,6 +98,11 @@ impl Apply<'_> {
             Decision::Setting { namespace, key, value } => {
                 self.state.put_setting(namespace, key, value.as_deref());
             }
+            Decision::Retire { segment } => {
+                self.indexes.forget_until(*segment);
+                let freed = self.state.retire(*segment);
+                self.effects.retired.extend(freed);
+            }
         }
         Ok(())
     }
@@ -122,9 +129,8 @@ impl Apply<'_> {
                     message: MessageRef::of(stored),
                     opened_at,
                     deliver_at: stored.deliver_at,
-                    next_check: opened_at.after(check_after.min(self.transactions.open_max)),
+                    next_check: opened_at.after(planted::check_after(self.state, check_after)),
                     checks: 0,
-                    ending: false,
                 };
                 self.state.transactions.insert(stored.position, half);
             }
@@ -151,7 +157,7 @@ impl Apply<'_> {
             };
             let expires = self.frame.clock_time(stored.stored_at).after(window);
             let first = First { queue: stored.queue, placed, position: stored.position, expires };
-            self.state.dedup.insert(key, first, self.frame.timestamp);
+            self.state.dedup.insert(key, first);
         }
     }
 
@@ -161,6 +167,7 @@ impl Apply<'_> {
             self.indexes.live_mut(self.frame.segment).timers.push((key, MessageRef::of(stored)));
             if self.changes_state() {
                 self.state.timers.relocate(key, MessageRef::of(stored), self.frame.segment);
+                self.effects.timer_added(key);
             }
         } else if self.changes_state() {
             self.state.transactions.relocate(id, stored.position, stored.size);
@@ -205,6 +212,7 @@ impl Apply<'_> {
         self.indexes.live_mut(self.frame.segment).timers.push((key, message));
         if self.changes_state() {
             self.state.timers.insert(key, message, self.frame.segment);
+            self.effects.timer_added(key);
         }
     }
 
@@ -235,13 +243,43 @@ impl Apply<'_> {
     }
 }
 
+/// The dying flights of one group in one queue.
+struct DyingIn<'a> {
+    dying: &'a mut Dying,
+    group: GroupId,
+    queue: QueueKey,
+}
+
+impl DyingIn<'_> {
+    fn flight(&self, offset: QueueOffset) -> FlightKey {
+        FlightKey { group: self.group, queue: self.queue, offset }
+    }
+}
+
+impl Spared for DyingIn<'_> {
+    fn is_dying(&self, offset: QueueOffset) -> bool {
+        self.dying.contains(self.flight(offset))
+    }
+
+    fn pass(&mut self, offset: QueueOffset) {
+        self.dying.pass(self.flight(offset));
+    }
+}
+
 impl State {
     /// Applies one fact: on the owner at once, elsewhere when it is read back. What it names may be gone by now.
-    pub fn apply_fact(&mut self, fact: &Fact, effects: &mut Effects) {
+    ///
+    /// The owner applies a fact before the decisions that are on their way, which stand before it in the log. Both orders
+    /// must lead to the same state. So a fact leaves alone what such a decision ends (`dying`), and brings nothing
+    /// back that has left the log.
+    pub fn apply_fact(&mut self, fact: &Fact, dying: &mut Dying, effects: &mut Effects) {
         match fact {
             Fact::Pop(pop) => {
-                if let Some(progress) = self.progress_mut(pop.group, pop.queue) {
+                if let Some((progress, min)) = self.progress_mut(pop.group, pop.queue) {
                     progress.apply_pop(pop);
+                    if pop.lowest() < min {
+                        progress.raise_to(min);
+                    }
                     let offsets: Vec<QueueOffset> = pop.delivered.iter().map(|d| d.offset).collect();
                     self.note_final_attempts(pop.group, pop.queue, &offsets);
                 }
@@ -252,7 +290,7 @@ impl State {
                 }
             }
             Fact::Invisible { group, queue, offset, seq, visible_at, given_back, uncounted } => {
-                if let Some(progress) = self.progress_mut(*group, *queue) {
+                if let Some((progress, _)) = self.progress_mut(*group, *queue) {
                     if *uncounted {
                         progress.uncount(*offset);
                     }
@@ -262,28 +300,64 @@ impl State {
                 }
             }
             Fact::Offset { group, queue, offset } => {
-                if let Some(progress) = self.progress_mut(*group, *queue) {
-                    if progress.commit(*offset) {
+                let dying = DyingIn { dying, group: *group, queue: *queue };
+                if let Some((progress, min)) = self.progress_mut(*group, *queue) {
+                    if progress.commit(*offset, dying) {
                         effects.released.push((*group, queue.topic));
+                    }
+                    if *offset < min {
+                        progress.raise_to(min);
                     }
                     let first = progress.next_due(None);
                     self.final_attempts.extend(first.map(|first| FinalAttempt::of(*group, *queue, first)));
                 }
             }
             Fact::Reset { group, queue, offset } => {
-                if let Some(progress) = self.progress_mut(*group, *queue) {
-                    progress.reset(*offset);
+                let dying = DyingIn { dying, group: *group, queue: *queue };
+                if let Some((progress, min)) = self.progress_mut(*group, *queue) {
+                    progress.reset(*offset, dying);
+                    if *offset < min {
+                        progress.raise_to(min);
+                    }
                     effects.released.push((*group, queue.topic));
                 }
             }
             Fact::Checked { id, checks, next } => self.transactions.checked(*id, *checks, *next),
             Fact::Subscribed { group, topic, offsets } => {
-                if self.topics.contains_key(topic) && self.groups.contains_key(group) {
-                    let queues = offsets.iter().map(|offset| Progress::starting_at(*offset)).collect();
-                    let subscription = Subscription { queues, round_robin: 0 };
-                    self.subscriptions.entry((*group, *topic)).or_insert(subscription);
-                }
+                let Some(found) = self.topics.get(topic).filter(|_| self.groups.contains_key(group)) else {
+                    return;
+                };
+                let min = |n: usize| found.queues.get(n).map_or(QueueOffset(0), |queue| queue.min());
+                let starts = offsets.iter().enumerate().map(|(n, offset)| min(n).max(*offset));
+                let queues = starts.map(Progress::starting_at).collect();
+                let subscription = Subscription { queues, round_robin: 0 };
+                self.subscriptions.entry((*group, *topic)).or_insert(subscription);
             }
+            Fact::KeysExpired { until } => self.dedup.expire(*until),
+            Fact::TimesMoved { now, ahead, before } => self.move_times(*now, *ahead, *before, effects),
         }
     }
+
+    /// The owner's clock was `ahead` until it said `now`: a time that was set relative to the wrong time is moved to be as
+    /// far after the right one. Transactions that began at `before` or behind it were not known yet.
+    fn move_times(&mut self, now: Timestamp, ahead: Duration, before: Position, effects: &mut Effects) {
+        let earlier = |at| moved_back(at, ahead, now);
+        for ((group, topic), subscription) in &mut self.subscriptions {
+            let mut moved = false;
+            for progress in &mut subscription.queues {
+                moved |= progress.move_times(earlier);
+            }
+            if moved {
+                effects.released.push((*group, *topic));
+            }
+        }
+        self.final_attempts.clear();
+        self.restore_final_attempts(None);
+        self.transactions.move_times(before, earlier);
+    }
+}
+
+/// A time that a clock has set which was `ahead` until it said `now`.
+pub(crate) fn moved_back(at: Timestamp, ahead: Duration, now: Timestamp) -> Timestamp {
+    if at > now { at.before(ahead).max(now) } else { at }
 }

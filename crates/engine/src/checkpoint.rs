@@ -12,6 +12,7 @@
 //! | last uses | u32 count, then for each segment u64, time u64 |
 //! | lite topics, from version 2 on | [`LiteTopics`] |
 //! | settings, from version 3 on | u32 count, then for each the namespace and its attributes |
+//! | forgotten, from version 4 on | end u64 of the windows of dedup keys that were forgotten, the newest retired segment u64, all ones for none |
 //!
 //! A name is a u32 length and UTF-8. Queue entries and timers that have not fired are not in it: they come from the
 //! segments' indexes.
@@ -35,11 +36,13 @@ use crate::{
     topic::{Topic, put_attributes, take_attributes},
 };
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Had no lite topics.
 const VERSION_BEFORE_LITE_TOPICS: u8 = 1;
 /// Had no settings.
 const VERSION_BEFORE_SETTINGS: u8 = 2;
+/// Had no segments with recalled timers, and did not say what was forgotten.
+const VERSION_BEFORE_RETIREMENT: u8 = 3;
 
 /// A checkpoint that is being encoded. What is small, or changes in place, is encoded at once. There may be millions of dedup
 /// keys: the owner encodes them in steps and serves requests between two steps.
@@ -75,10 +78,10 @@ impl Encoding {
 }
 
 impl State {
-    #[cfg(test)]
+    /// The whole checkpoint at once.
     pub fn encode(&self) -> Vec<u8> {
         let mut encoding = self.begin_encoding(Position(u64::MAX));
-        while !encoding.step(self, 7) {}
+        while !encoding.step(self, usize::MAX) {}
         encoding.finish()
     }
 
@@ -101,6 +104,8 @@ impl State {
         }
         self.lite_topics.encode(&mut rest);
         self.encode_settings(&mut rest);
+        rest.put_u64(self.dedup.expired_until().0);
+        rest.put_u64(self.retired.map_or(u64::MAX, |segment| segment.0));
         // So that it is not copied while it grows.
         out.reserve(self.dedup.encoded_len() + rest.len());
         Encoding { out, count_at, count: 0, keys: Some(KeyCursor::default()), end, rest }
@@ -119,7 +124,7 @@ impl State {
         state.decode_topics(&mut take)?;
         state.decode_groups(&mut take)?;
         state.decode_subscriptions(&mut take)?;
-        state.timers = Timers::decode(&mut take)?;
+        state.timers = Timers::decode(&mut take, version > VERSION_BEFORE_RETIREMENT)?;
         state.transactions = OpenTransactions::decode(&mut take)?;
         state.dedup = DedupKeys::decode(&mut take)?;
         for _ in 0..take.count(16)? {
@@ -131,6 +136,10 @@ impl State {
         }
         if version > VERSION_BEFORE_SETTINGS {
             state.decode_settings(&mut take)?;
+        }
+        if version > VERSION_BEFORE_RETIREMENT {
+            state.dedup.expire(Timestamp(take.u64()?));
+            state.retired = Some(take.u64()?).filter(|segment| *segment != u64::MAX).map(SegmentId);
         }
         take.end()?;
         state.restore_final_attempts(None);

@@ -10,7 +10,7 @@ use redstart_log::Position;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    QueueKey, QueueOffset, Ticket, Timestamp,
+    QueueKey, QueueOffset, Timestamp,
     codec::{Malformed, Put, Take},
     record::{put_queue, take_queue},
 };
@@ -76,36 +76,27 @@ pub(crate) struct DedupKeys {
     by_expiry: BTreeSet<(Timestamp, u128)>,
     /// Keys whose message was not visible at once, by its position: they go when it is rolled back or recalled.
     hidden: FxHashMap<Position, u128>,
-    /// Keys of messages that are not yet durable, and whose ticket they have.
-    pending: FxHashMap<u128, Ticket>,
+    /// Keys whose window ended up to here are forgotten; those that are still in the tables count for nothing.
+    expired_until: Timestamp,
 }
 
 impl DedupKeys {
-    /// Keys that are remembered, with those that are on their way.
+    /// Keys that take memory.
     pub fn len(&self) -> usize {
-        self.seen.len() + self.pending.len()
+        self.seen.len()
     }
 
     pub fn first(&self, key: u128, now: Timestamp) -> Option<&First> {
-        self.seen.get(&key).filter(|first| first.expires > now)
+        self.seen.get(&key).filter(|first| first.expires > now.max(self.expired_until))
     }
 
-    pub fn pending(&self, key: u128) -> Option<Ticket> {
-        self.pending.get(&key).copied()
-    }
-
-    pub fn propose(&mut self, key: u128, ticket: Ticket) {
-        self.pending.insert(key, ticket);
-    }
-
-    pub fn withdraw(&mut self, key: u128) {
-        self.pending.remove(&key);
-    }
-
-    pub fn insert(&mut self, key: u128, first: First, now: Timestamp) {
-        self.pending.remove(&key);
-        self.put(key, first);
-        self.expire(now, EXPIRED_PER_INSERT);
+    pub fn insert(&mut self, key: u128, first: First) {
+        if first.expires > self.expired_until {
+            self.put(key, first);
+        } else {
+            self.remove(key);
+        }
+        self.remove_expired(EXPIRED_PER_INSERT);
     }
 
     fn put(&mut self, key: u128, first: First) {
@@ -124,18 +115,31 @@ impl DedupKeys {
         }
     }
 
-    /// Forgets keys whose window is over, at most `max`.
-    pub fn expire(&mut self, now: Timestamp, max: usize) {
+    /// Forgets the keys whose window ended up to `until`. They leave the tables with [`DedupKeys::remove_expired`].
+    pub fn expire(&mut self, until: Timestamp) {
+        self.expired_until = self.expired_until.max(until);
+    }
+
+    pub fn expired_until(&self) -> Timestamp {
+        self.expired_until
+    }
+
+    /// Takes forgotten keys out of the tables, at most `max`.
+    pub fn remove_expired(&mut self, max: usize) {
         for _ in 0..max {
-            let Some((_, key)) = self.by_expiry.first().copied().filter(|(expires, _)| *expires <= now)
-            else {
-                return;
-            };
+            let first = self.by_expiry.first().copied();
+            let Some((_, key)) = first.filter(|(expires, _)| *expires <= self.expired_until) else { return };
             self.remove(key);
         }
     }
 
-    /// When [`DedupKeys::expire`] has something to do next.
+    /// When the first window ends of the keys that are not forgotten.
+    pub fn first_expiry(&self) -> Option<Timestamp> {
+        let after = Bound::Excluded((self.expired_until, u128::MAX));
+        self.by_expiry.range((after, Bound::Unbounded)).next().map(|(expires, _)| *expires)
+    }
+
+    /// When there is something to forget, or to take out of the tables.
     pub fn next_expiry(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|(expires, _)| expires.after(REMOVED_AFTER))
     }
@@ -175,7 +179,7 @@ impl DedupKeys {
     /// of them. Says how many it wrote; `None` in `cursor` means that there are no more.
     ///
     /// Keys may come and go between two calls. One that came since the first of them belongs to a message behind `end`. One
-    /// that went has expired, or its message was taken back by a frame that a start reads again.
+    /// that went has expired, or its message was taken back: a frame says so that a start reads again.
     pub fn encode_some(
         &self,
         cursor: &mut Option<KeyCursor>,
@@ -184,7 +188,7 @@ impl DedupKeys {
         out: &mut Vec<u8>,
     ) -> u32 {
         let Some(KeyCursor(after)) = *cursor else { return 0 };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = Bound::Excluded(after.unwrap_or((self.expired_until, u128::MAX)));
         let (mut looked_at, mut written) = (0, 0);
         for (expires, key) in self.by_expiry.range((from, Bound::Unbounded)).take(max) {
             looked_at += 1;
@@ -207,6 +211,7 @@ impl DedupKeys {
         written
     }
 
+    /// When the last keys were forgotten is not with them: see [`DedupKeys::expire`].
     pub fn decode(take: &mut Take<'_>) -> Result<DedupKeys, Malformed> {
         let mut keys = DedupKeys::default();
         for _ in 0..take.count(KEY_LEN)? {
@@ -246,17 +251,36 @@ mod tests {
     #[test]
     fn a_long_window_does_not_keep_the_keys_of_short_ones() {
         let mut keys = DedupKeys::default();
-        keys.insert(0, first(0, true, 1_000_000), Timestamp(0));
+        keys.insert(0, first(0, true, 1_000_000));
         for n in 1..1000 {
-            keys.insert(n, first(n as u64, true, 100), Timestamp(0));
+            keys.insert(n, first(n as u64, true, 100));
         }
         assert_eq!(keys.next_expiry(), Some(Timestamp(1_100)));
-        keys.expire(Timestamp(100), 500);
+        assert_eq!(keys.first_expiry(), Some(Timestamp(100)));
+        keys.expire(Timestamp(100));
+        keys.remove_expired(500);
         assert_eq!(keys.len(), 500, "a step is bounded");
-        keys.expire(Timestamp(100), 500);
+        assert_eq!(keys.first_expiry(), Some(Timestamp(1_000_000)));
+        keys.remove_expired(500);
         assert_eq!(keys.len(), 1);
-        keys.expire(Timestamp(1_000_000), 500);
+        keys.expire(Timestamp(1_000_000));
+        keys.remove_expired(500);
         assert_eq!((keys.len(), keys.next_expiry()), (0, None));
+    }
+
+    #[test]
+    fn a_key_whose_window_has_ended_is_forgotten_whether_it_comes_before_that_or_after() {
+        let [mut before, mut after] = [DedupKeys::default(), DedupKeys::default()];
+        before.insert(7, first(1, true, 100));
+        before.expire(Timestamp(100));
+        after.expire(Timestamp(100));
+        after.insert(7, first(1, true, 100));
+        for keys in [&before, &after] {
+            assert_eq!(keys.first(7, Timestamp(0)), None);
+            let mut bytes = Vec::new();
+            keys.encode_some(&mut Some(KeyCursor::default()), Position(u64::MAX), 9, &mut bytes);
+            assert!(bytes.is_empty());
+        }
     }
 
     #[derive(Debug, Clone)]
@@ -300,7 +324,7 @@ mod tests {
                         }
                         let first = first(position, visible, now + window);
                         position += 1;
-                        keys.insert(key, first, Timestamp(now));
+                        keys.insert(key, first);
                         model.insert(key, first);
                     }
                     Step::Forget { position } => {
@@ -314,7 +338,10 @@ mod tests {
                         visible.push(Position(position.into()));
                         keys.made_visible(Position(position.into()));
                     }
-                    Step::Expire { max } => keys.expire(Timestamp(now), max),
+                    Step::Expire { max } => {
+                        keys.expire(Timestamp(now));
+                        keys.remove_expired(max);
+                    }
                     Step::Pass { ms } => now += ms,
                     Step::Restart => {
                         let (mut bytes, mut count, mut cursor) = (vec![0; 4], 0, Some(KeyCursor::default()));
@@ -332,7 +359,8 @@ mod tests {
                 prop_assert_eq!(keys.by_expiry.len(), keys.seen.len());
                 prop_assert!(keys.hidden.len() <= keys.seen.len());
             }
-            keys.expire(Timestamp(u64::MAX), usize::MAX);
+            keys.expire(Timestamp(u64::MAX));
+            keys.remove_expired(usize::MAX);
             prop_assert_eq!((keys.len(), keys.hidden.len(), keys.by_expiry.len()), (0, 0, 0));
         }
     }

@@ -23,6 +23,7 @@ mod planted;
 mod pop;
 mod queue;
 mod record;
+mod speculation;
 mod state;
 mod timer;
 mod topic;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use redstart_log::Position;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Timestamp, TopicId,
@@ -19,8 +19,6 @@ pub(crate) struct Half {
     pub deliver_at: Option<Timestamp>,
     pub next_check: Timestamp,
     pub checks: u32,
-    /// Its end has been proposed and is not yet durable.
-    pub ending: bool,
 }
 
 /// All open transactions, by the position their half message was first stored at.
@@ -92,18 +90,6 @@ impl OpenTransactions {
         &self.by_topic
     }
 
-    /// While its end is under way a transaction is not due.
-    pub fn set_ending(&mut self, id: Position, ending: bool) {
-        if let Some(half) = self.open.get_mut(&id) {
-            half.ending = ending;
-            if ending {
-                self.due.remove(&(half.next_check, id));
-            } else {
-                self.due.insert((half.next_check, id));
-            }
-        }
-    }
-
     pub fn checked(&mut self, id: Position, checks: u32, next: Timestamp) {
         if let Some(half) = self.open.get_mut(&id) {
             self.due.remove(&(half.next_check, id));
@@ -113,16 +99,11 @@ impl OpenTransactions {
         }
     }
 
-    /// Gives every one another time to be asked about, and to have been opened at.
-    pub fn move_times(&mut self, to: impl Fn(Timestamp) -> Timestamp) {
-        let moved: Vec<_> = self.open.iter().map(|(id, half)| (*id, *half)).collect();
+    /// Gives those that began before a position another time to be asked about, and to have been opened at.
+    pub fn move_times(&mut self, before: Position, to: impl Fn(Timestamp) -> Timestamp) {
+        let moved: Vec<_> = self.open.range(..before).map(|(id, half)| (*id, *half)).collect();
         for (id, half) in moved {
-            let half = Half { next_check: to(half.next_check), opened_at: to(half.opened_at), ..half };
-            let ending = half.ending;
-            self.insert(id, half);
-            if ending {
-                self.set_ending(id, true);
-            }
+            self.insert(id, Half { next_check: to(half.next_check), opened_at: to(half.opened_at), ..half });
         }
     }
 
@@ -133,17 +114,19 @@ impl OpenTransactions {
         }
     }
 
-    /// Transactions to be asked about or given up, at most `max`.
-    pub fn due(&self, now: Timestamp, max: usize) -> Vec<(Position, Half)> {
+    /// Transactions to be asked about or given up, at most `max`, without those whose end is under way.
+    pub fn due(&self, ending: &FxHashSet<Position>, now: Timestamp, max: usize) -> Vec<(Position, Half)> {
         self.due
             .range(..=(now, Position(u64::MAX)))
+            .filter(|(_, id)| !ending.contains(id))
             .take(max)
             .filter_map(|(_, id)| Some((*id, *self.open.get(id)?)))
             .collect()
     }
 
-    pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+    /// When the next one is due, without those whose end is under way.
+    pub fn next_due(&self, ending: &FxHashSet<Position>) -> Option<Timestamp> {
+        self.due.iter().find(|(_, id)| !ending.contains(id)).map(|(at, _)| *at)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Position, &Half)> {
@@ -172,7 +155,6 @@ impl OpenTransactions {
                 deliver_at: Some(Timestamp(take.u64()?)).filter(|at| *at != Timestamp::MAX),
                 next_check: Timestamp(take.u64()?),
                 checks: take.u32()?,
-                ending: false,
             };
             transactions.insert(id, half);
         }

@@ -49,12 +49,22 @@ pub enum Planted {
     RetireWithoutWake,
     /// Messages of other topics that a receive passes over in the group's retry topic are forgotten.
     ForgetSkippedRetries,
+    /// When a half message is first asked about depends on a setting of the node that applies it.
+    SettingInApply,
+    /// A segment is removed without a record.
+    RetireWithoutRecord,
+    /// Facts that took effect when they were recorded are applied again when their frame is committed.
+    FactAppliedTwice,
+    /// A checkpoint does not wait for the frames that are on their way.
+    SpeculationInCheckpoint,
+    /// An owner that leads no longer keeps facts that are not committed.
+    KeepUncommittedFacts,
 }
 
 #[cfg(feature = "planted")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 15] = [
+    pub const ALL: [Planted; 20] = [
         Planted::AckBeforeDurable,
         Planted::IgnoreGroupLock,
         Planted::ForgetLocksOnRestart,
@@ -70,6 +80,11 @@ impl Planted {
         Planted::KeepExpiredKeys,
         Planted::RetireWithoutWake,
         Planted::ForgetSkippedRetries,
+        Planted::SettingInApply,
+        Planted::RetireWithoutRecord,
+        Planted::FactAppliedTwice,
+        Planted::SpeculationInCheckpoint,
+        Planted::KeepUncommittedFacts,
     ];
 }
 
@@ -181,9 +196,48 @@ pub(crate) fn skipped_retries(config: &Config, skipped: Vec<Delivered>) -> Vec<D
     if is_planted(config, Planted::ForgetSkippedRetries) { Vec::new() } else { skipped }
 }
 
+/// Whether the removal of a segment is a record.
+#[inline]
+pub(crate) fn records_retirement(config: &Config) -> bool {
+    !is_planted(config, Planted::RetireWithoutRecord)
+}
+
+/// Whether facts are applied again when their frame is committed.
+#[inline]
+pub(crate) fn applies_facts_again(config: &Config) -> bool {
+    is_planted(config, Planted::FactAppliedTwice)
+}
+
+/// Whether a checkpoint waits until nothing is on its way.
+#[inline]
+pub(crate) fn checkpoints_wait(config: &Config) -> bool {
+    !is_planted(config, Planted::SpeculationInCheckpoint)
+}
+
+/// Whether an owner that leads no longer forgets facts that are not committed.
+#[inline]
+pub(crate) fn forgets_uncommitted_facts(config: &Config) -> bool {
+    !is_planted(config, Planted::KeepUncommittedFacts)
+}
+
+/// When a half message is first asked about.
+#[inline]
+pub(crate) fn check_after(state: &State, check_after: Duration) -> Duration {
+    #[cfg(feature = "planted")]
+    if let Some(max) = state.check_after_max {
+        return check_after.min(max);
+    }
+    let _ = state;
+    check_after
+}
+
 /// Called when a start has restored the state.
 #[inline]
 pub(crate) fn after_start(config: &Config, state: &mut State) {
+    #[cfg(feature = "planted")]
+    if is_planted(config, Planted::SettingInApply) {
+        state.check_after_max = Some(config.transactions.open_max);
+    }
     if is_planted(config, Planted::ForgetLocksOnRestart) {
         let all = state.subscriptions.values_mut().flat_map(|subscription| &mut subscription.queues);
         all.for_each(|progress| progress.locks = Some(Box::default()));

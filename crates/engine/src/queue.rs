@@ -21,14 +21,12 @@ pub(crate) struct Queue {
     runs: VecDeque<Run>,
     /// The offset the next visible message gets.
     end: QueueOffset,
-    /// The offset the next proposed message gets: ahead of `end` by what is not yet durable.
-    proposed: QueueOffset,
 }
 
 impl Queue {
     /// A queue whose messages are not in any index yet, as a checkpoint remembers it.
     pub fn restored(end: QueueOffset) -> Queue {
-        Queue { runs: VecDeque::new(), end, proposed: end }
+        Queue { runs: VecDeque::new(), end }
     }
 
     pub fn min(&self) -> QueueOffset {
@@ -43,22 +41,6 @@ impl Queue {
         self.runs.is_empty()
     }
 
-    /// Whether a message has been proposed for the queue that is not visible yet.
-    pub fn has_proposals(&self) -> bool {
-        self.proposed != self.end
-    }
-
-    pub fn propose(&mut self) -> QueueOffset {
-        let offset = self.proposed;
-        self.proposed = offset.next();
-        offset
-    }
-
-    /// Takes back proposals from `offset` on: their frame was refused.
-    pub fn withdraw(&mut self, offset: QueueOffset) {
-        self.proposed = self.proposed.min(offset);
-    }
-
     /// The message at `end` becomes visible, with its entry in the index of `segment`.
     pub fn grow(&mut self, segment: SegmentId) -> QueueOffset {
         let offset = self.end;
@@ -66,7 +48,6 @@ impl Queue {
             self.runs.push_back(Run { segment, first: offset, at: None });
         }
         self.end = offset.next();
-        self.proposed = self.proposed.max(self.end);
         offset
     }
 
@@ -74,7 +55,10 @@ impl Queue {
     pub fn restore_run(&mut self, run: Run, count: u64) {
         self.runs.push_back(run);
         self.end = self.end.max(QueueOffset(run.first.0 + count));
-        self.proposed = self.end;
+    }
+
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter()
     }
 
     /// The run that holds `offset`, and the offset after its last entry.

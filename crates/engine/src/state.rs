@@ -13,7 +13,7 @@ use crate::{
     open_transactions::OpenTransactions,
     ops::Settings,
     pop::{FlightKey, Progress},
-    timer::Timers,
+    timer::{TimerKey, Timers},
     topic::Topic,
 };
 
@@ -65,6 +65,11 @@ pub(crate) struct State {
     /// When a message last became visible whose body is in an older segment than its entry, by that older segment.
     pub last_use: BTreeMap<SegmentId, Timestamp>,
     pub lite_topics: LiteTopics,
+    /// The newest segment that was retired: nothing in it or before it counts any more. Its file may still be there.
+    pub retired: Option<SegmentId>,
+    /// See [`Planted::SettingInApply`](crate::Planted).
+    #[cfg(feature = "planted")]
+    pub check_after_max: Option<std::time::Duration>,
 }
 
 /// What applying a decision made known.
@@ -74,6 +79,16 @@ pub(crate) struct Effects {
     pub grown: Vec<QueueKey>,
     /// Groups for which a message became deliverable: a lock was released, or a flight ended.
     pub released: Vec<(GroupId, TopicId)>,
+    /// The first of the timers that were added.
+    pub timer: Option<TimerKey>,
+    /// Groups for which a message became deliverable because others have left the log.
+    pub retired: Vec<(GroupId, TopicId)>,
+}
+
+impl Effects {
+    pub fn timer_added(&mut self, key: TimerKey) {
+        self.timer = Some(self.timer.map_or(key, |first| first.min(key)));
+    }
 }
 
 impl State {
@@ -89,16 +104,18 @@ impl State {
         self.subscriptions.get(&(group, queue.topic))?.queues.get(queue.queue.0 as usize)
     }
 
-    /// The progress of a group in a queue, made at the queue's minimum when there is none yet.
-    pub fn progress_mut(&mut self, group: GroupId, queue: QueueKey) -> Option<&mut Progress> {
+    /// The progress of a group in a queue, made at the queue's minimum when there is none yet, and that minimum. Only for
+    /// facts: what they make, they make wherever they are applied.
+    pub fn progress_mut(&mut self, group: GroupId, queue: QueueKey) -> Option<(&mut Progress, QueueOffset)> {
         let topic = self.topics.get(&queue.topic)?;
         self.groups.get(&group)?;
+        let min_of = |n: usize| topic.queues.get(n).map_or(QueueOffset(0), |queue| queue.min());
         let queues = &mut self.subscriptions.entry((group, queue.topic)).or_default().queues;
-        for n in queues.len()..=queue.queue.0 as usize {
-            let min = topic.queues.get(n).map_or(QueueOffset(0), |queue| queue.min());
-            queues.push(Progress::not_started(min));
+        let at = queue.queue.0 as usize;
+        for n in queues.len()..=at {
+            queues.push(Progress::not_started(min_of(n)));
         }
-        queues.get_mut(queue.queue.0 as usize)
+        Some((queues.get_mut(at)?, min_of(at)))
     }
 
     /// The progress of a group in a queue, if there is one.
@@ -113,6 +130,17 @@ impl State {
             None => drop(settings.remove(key)),
         }
         self.settings.retain(|_, settings| !settings.is_empty());
+    }
+
+    /// A segment and everything before it leaves the log. Returns the groups for which a message became deliverable.
+    pub fn retire(&mut self, segment: SegmentId) -> Vec<(GroupId, TopicId)> {
+        self.retired = self.retired.max(Some(segment));
+        self.last_use = self.last_use.split_off(&SegmentId(segment.0 + 1));
+        self.timers.forget_segment(segment);
+        for topic in self.topics.values_mut() {
+            topic.queues.iter_mut().for_each(|queue| queue.forget(segment));
+        }
+        self.raise_progress()
     }
 
     /// Messages that have left the log are no longer in flight, and block no others. Returns the groups for which a message

@@ -1,6 +1,6 @@
 //! Messages that become visible at a later time, in the order in which they are due.
 
-use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
+use std::collections::{BTreeMap, BTreeSet};
 
 use redstart_log::{Position, SegmentId};
 use rustc_hash::FxHashMap;
@@ -22,13 +22,6 @@ pub struct TimerKey {
     pub id: Position,
 }
 
-/// A decision that ends a timer and is not yet durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TimerEnd {
-    Fire,
-    Recall,
-}
-
 /// All timers that have not fired.
 ///
 /// They need no place in a checkpoint: each segment's index lists the timers made in it, and those above the
@@ -40,20 +33,16 @@ pub(crate) enum TimerEnd {
 /// | field | size | |
 /// |---|---|---|
 /// | watermark | timer key | the largest key that has fired |
-/// | recalled | u32, then timer keys | cancelled timers above the watermark |
+/// | recalled | u32, then (timer key, segment u64) | cancelled timers above the watermark, with the segment of the recall; before version 4 without it |
 /// | late | u32, then (timer key, message reference) | timers up to the watermark that have not fired |
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     live: BTreeMap<TimerKey, MessageRef>,
-    /// Live timers whose end has been proposed. Few: only those of decisions that are not yet durable.
-    ending: FxHashMap<TimerKey, TimerEnd>,
     /// The largest key that has fired.
     watermark: TimerKey,
     /// Cancelled timers above the watermark, with the newest segment whose index may list them: when that is gone, nothing
-    /// is left that a start could restore them from. `None` while a start has not found one.
+    /// is left that a start could restore them from. `None` while a start from an old checkpoint has not found one.
     recalled: BTreeMap<TimerKey, Option<SegmentId>>,
-    /// Where the next search for due timers begins: the end of every timer before it has been proposed.
-    search_from: TimerKey,
     /// Live timers that share a message with a queue, or whose message is in an older segment than the record that
     /// made them, so that the index of the message's segment does not list them.
     borrowed_bodies: BTreeSet<(Position, TimerKey)>,
@@ -77,15 +66,11 @@ impl Timers {
 
     /// Adds a timer whose record is in `segment`.
     pub fn insert(&mut self, key: TimerKey, message: MessageRef, segment: SegmentId) {
-        if key < self.search_from {
-            self.search_from = key;
-        }
         if message.attempt > 0 || message.position.0 < segment.0 {
             self.borrowed_bodies.insert((message.position, key));
         }
         *self.by_topic.entry(message.queue.topic).or_default() += 1;
         if let Some(old) = self.live.insert(key, message) {
-            self.ending.remove(&key);
             count_down(&mut self.by_topic, old.queue.topic);
         }
     }
@@ -146,28 +131,9 @@ impl Timers {
 
     fn forget(&mut self, key: TimerKey) -> bool {
         let Some(message) = self.live.remove(&key) else { return false };
-        self.ending.remove(&key);
         self.borrowed_bodies.remove(&(message.position, key));
         count_down(&mut self.by_topic, message.queue.topic);
         true
-    }
-
-    /// How a timer is about to end, if that has been proposed.
-    pub fn ending(&self, key: TimerKey) -> Option<TimerEnd> {
-        self.ending.get(&key).copied()
-    }
-
-    /// The recall of a timer has been proposed.
-    pub fn propose_recall(&mut self, key: TimerKey) {
-        if self.live.contains_key(&key) {
-            self.ending.insert(key, TimerEnd::Recall);
-        }
-    }
-
-    /// The end of a timer was refused: it is due as before.
-    pub fn withdraw_end(&mut self, key: TimerKey) {
-        self.ending.remove(&key);
-        self.search_from = self.search_from.min(key);
     }
 
     pub fn fired(&mut self, key: TimerKey) -> bool {
@@ -214,37 +180,19 @@ impl Timers {
         key <= self.watermark
     }
 
-    /// Due timers whose end has not been proposed, at most `max`; the caller proposes it.
-    pub fn take_due(&mut self, now: Timestamp, max: usize) -> Vec<(TimerKey, MessageRef)> {
-        let end = TimerKey { due: now, id: Position(u64::MAX) };
-        if self.search_from > end {
-            return Vec::new();
-        }
-        let mut due = Vec::new();
-        for (key, message) in self.live.range(self.search_from..=end) {
-            if due.len() == max {
-                break;
-            }
-            self.search_from = *key;
-            if let Entry::Vacant(ending) = self.ending.entry(*key) {
-                ending.insert(TimerEnd::Fire);
-                due.push((*key, *message));
-            }
-        }
-        due
-    }
-
-    /// When the next timer whose end has not been proposed is due.
-    pub fn next_due(&self) -> Option<Timestamp> {
-        let mut keys = self.live.range(self.search_from..).map(|(key, _)| key);
-        keys.find(|key| !self.ending.contains_key(key)).map(|key| key.due)
+    /// Timers between two keys, both included, in order.
+    pub fn range(&self, from: TimerKey, to: TimerKey) -> impl Iterator<Item = (TimerKey, &MessageRef)> {
+        // An empty range may not be asked for the wrong way round.
+        let to = to.max(from);
+        self.live.range(from..=to).map(|(key, message)| (*key, message))
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_timer_key(self.watermark, out);
         out.put_u32(self.recalled.len() as u32);
-        for key in self.recalled.keys() {
+        for (key, listed_in) in &self.recalled {
             put_timer_key(*key, out);
+            out.put_u64(listed_in.unwrap_or_default().0);
         }
         let late: Vec<_> = self.live.range(..=self.watermark).collect();
         out.put_u32(late.len() as u32);
@@ -254,10 +202,14 @@ impl Timers {
         }
     }
 
-    pub fn decode(take: &mut Take<'_>) -> Result<Timers, Malformed> {
+    /// `segments` says whether recalled timers have one.
+    pub fn decode(take: &mut Take<'_>, segments: bool) -> Result<Timers, Malformed> {
         let watermark = take_timer_key(take)?;
-        let recalled = (0..take.count(16)?)
-            .map(|_| Ok((take_timer_key(take)?, None)))
+        let recalled = (0..take.count(if segments { 24 } else { 16 })?)
+            .map(|_| {
+                let key = take_timer_key(take)?;
+                Ok((key, if segments { Some(SegmentId(take.u64()?)) } else { None }))
+            })
             .collect::<Result<_, Malformed>>()?;
         let live: BTreeMap<TimerKey, MessageRef> = (0..take.count(16 + MessageRef::LEN)?)
             .map(|_| Ok((take_timer_key(take)?, MessageRef::decode(take)?)))
@@ -268,7 +220,7 @@ impl Timers {
         for message in live.values() {
             *by_topic.entry(message.queue.topic).or_default() += 1;
         }
-        Ok(Timers { live, watermark, recalled, borrowed_bodies, by_topic, ..Timers::default() })
+        Ok(Timers { live, watermark, recalled, borrowed_bodies, by_topic })
     }
 }
 
@@ -313,7 +265,9 @@ mod tests {
         }
         let mut bytes = Vec::new();
         timers.encode(&mut bytes);
-        let mut timers = Timers::decode(&mut Take::new(&bytes, "timers")).unwrap();
+        // As an old checkpoint has them: without their segments.
+        let old: Vec<u8> = [&bytes[..36], &bytes[44..60], &bytes[68..]].concat();
+        let mut timers = Timers::decode(&mut Take::new(&old, "timers"), false).unwrap();
         timers.restore(key(2), message(2), SegmentId(100));
         timers.restored();
         assert_eq!((timers.len(), timers.recalled()), (0, 1), "the one in an index stays cancelled");

@@ -76,16 +76,6 @@ impl DiskLog {
         Ok((log, report))
     }
 
-    /// The term that the next frames carry. A log without replication has no need to set it.
-    pub fn set_term(&mut self, term: u64) {
-        self.term = term;
-    }
-
-    /// The term of the last frame, or the one set since.
-    pub fn term(&self) -> u64 {
-        self.term
-    }
-
     /// Makes room for bytes up to this offset of the active file.
     fn reserve(&mut self, end: u64) -> Result<(), Error> {
         if end <= self.allocated {
@@ -369,6 +359,15 @@ impl Log for DiskLog {
 
     fn committed(&self) -> Index {
         self.shared.committed()
+    }
+
+    /// The term of the last frame, or the one set since.
+    fn term(&self) -> u64 {
+        self.term
+    }
+
+    fn set_term(&mut self, term: u64) {
+        self.term = term;
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

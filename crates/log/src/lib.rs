@@ -62,6 +62,12 @@ pub trait Log: Send {
     /// Index of the last frame that is durable.
     fn committed(&self) -> Index;
 
+    /// The term that the next frames carry: 0 in a log that is not replicated.
+    fn term(&self) -> u64;
+
+    /// Sets it, when another term of leadership begins.
+    fn set_term(&mut self, term: u64);
+
     /// The handle that makes appended frames durable; may be used from another thread.
     fn flusher(&self) -> Arc<dyn Flusher>;
 

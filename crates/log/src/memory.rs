@@ -47,11 +47,6 @@ impl MemoryLog {
         state.segments.insert(0, Segment::new(0, 1, 0));
         Self { shared: Arc::new(Shared(RwLock::new(state))), options: options.sanitized(), term: 0 }
     }
-
-    /// The term that the next frames carry.
-    pub fn set_term(&mut self, term: u64) {
-        self.term = term;
-    }
 }
 
 #[derive(Debug)]
@@ -230,6 +225,14 @@ impl Log for MemoryLog {
 
     fn committed(&self) -> Index {
         Index(self.shared.read().committed)
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+
+    fn set_term(&mut self, term: u64) {
+        self.term = term;
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

@@ -124,6 +124,7 @@ impl World {
             self.say(format!("commit: {} outcomes", outcomes.len()));
         }
         self.acknowledged(outcomes)?;
+        self.follow()?;
         self.observe(Depth::New)
     }
 

@@ -138,9 +138,9 @@ impl World {
                 self.say(format!("reported: {cause}"));
                 Ok(())
             }
-            Ok(engine) => {
+            Ok((engine, log)) => {
                 self.check_damaged(&engine, Position(at))?;
-                drop(engine);
+                drop((engine, log));
                 if in_frames { self.check_found(&copy, &name) } else { Ok(()) }
             }
         }

@@ -20,6 +20,7 @@
 //! | `observe`, `outcomes` | reading everything as a consumer would; the answers that clients get |
 //! | [`scenario`] | one fixed run, crashed at every step it takes towards the disk |
 //! | `shard` | the world of the shard's runtime, with an oracle of its own |
+//! | `replicas`, `shared_log` | engines beside that of a run, which must have the same state from its frames alone |
 //! | `drain` | the end of a run: everything that was promised must come out |
 
 mod commit;
@@ -29,10 +30,12 @@ mod observe;
 mod ops;
 mod oracle;
 mod outcomes;
+mod replicas;
 pub mod rng;
 pub mod scenario;
 pub mod settings;
 mod shard;
+mod shared_log;
 pub mod trace;
 mod world;
 

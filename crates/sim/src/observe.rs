@@ -4,7 +4,6 @@ use redstart_engine::{
     DLQ_PREFIX, Filter, GroupId, IndexError, Loss, OffsetError, Pull, Pulled, PulledMessage, QueueId,
     QueueKey, QueueOffset, RETRY_PREFIX, TopicId, TopicName, fetch, group_hash,
 };
-use redstart_log::Position;
 
 use crate::{
     ops::lite::public_name,
@@ -29,8 +28,7 @@ pub enum Depth {
 impl World {
     /// Reads queues and checks their entries.
     pub fn observe(&mut self, depth: Depth) -> Checked {
-        let segments = self.engine().log().segments();
-        self.model.log_start = Position(segments.first().map_or(0, |segment| segment.id.0));
+        self.model.log_start = self.engine().extent().start;
         for name in self.topics() {
             let Some(view) = self.engine().topic(&name) else { continue };
             self.model.topic_names.insert(view.id, public_name(&name).to_string());

@@ -40,10 +40,26 @@ impl Bug {
             Bug::Log(_) | Bug::Engine(EngineBug::AckBeforeDurable | EngineBug::ForgetAcks) => {
                 Profile::Crashes
             }
-            Bug::Engine(EngineBug::LoseTimersAtSeal | EngineBug::DropTimersOfSegment) => Profile::Retention,
+            Bug::Engine(
+                EngineBug::LoseTimersAtSeal | EngineBug::DropTimersOfSegment | EngineBug::RetireWithoutRecord,
+            ) => Profile::Retention,
             Bug::Engine(EngineBug::IgnoreGroupLock | EngineBug::ForgetLocksOnRestart) => Profile::Order,
             Bug::Engine(_) | Bug::Shard(_) => Profile::Mixed,
         }
+    }
+
+    /// Whether it shows in that replicas differ.
+    pub fn is_of_replicas(self) -> bool {
+        matches!(
+            self,
+            Bug::Engine(
+                EngineBug::SettingInApply
+                    | EngineBug::RetireWithoutRecord
+                    | EngineBug::FactAppliedTwice
+                    | EngineBug::SpeculationInCheckpoint
+                    | EngineBug::KeepUncommittedFacts
+            )
+        )
     }
 
     /// The world that this bug shows in.

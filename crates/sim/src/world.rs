@@ -7,7 +7,7 @@ use std::{
 };
 
 use redstart_engine::{Config, Engine, Job, Limits, Receipt, Retention, Ticket, Timestamp, Transactions};
-use redstart_log::{DiskLog, Options, sim::SimStorage};
+use redstart_log::{DiskLog, Index, Log, Options, sim::SimStorage};
 
 use crate::{
     Bug, Profile, Settings, Summary,
@@ -15,7 +15,9 @@ use crate::{
     observe::Depth,
     oracle::{Checked, Model, Violation, restart},
     outcomes::{Note, Proposed},
+    replicas::Replicas,
     rng::Rng,
+    shared_log::SharedLog,
     trace::Trace,
 };
 
@@ -41,6 +43,11 @@ pub struct World {
     pub now: Timestamp,
     pub storage: SimStorage,
     pub engine: Option<Engine>,
+    /// The engine's log, as what replicates it sees it.
+    pub log: Option<SharedLog<DiskLog>>,
+    pub replicas: Option<Replicas>,
+    /// The term of leadership, once it has been lost; 0 before.
+    pub term: u64,
     pub config: Config,
     pub options: Options,
     pub profile: Profile,
@@ -84,11 +91,17 @@ impl World {
         options.open_files_max = rng.of([1, 4, 64]);
         options.ahead_bytes = rng.of([0, 4, 64]) << 10;
         let storage = SimStorage::new(rng.draw());
+        // Other bugs are to be found by the other promises.
+        let compared = settings.bug.is_none_or(|bug| bug.is_of_replicas());
+        let replicas = compared.then(|| Replicas::new(seed, config.planted));
         let model = Model { keep: config.retention.keep, ..Model::default() };
         World {
             now: START,
             storage,
             engine: None,
+            log: None,
+            replicas,
+            term: 0,
             config,
             options,
             profile,
@@ -139,16 +152,72 @@ impl World {
 
     /// Opens the log and the engine, on whatever the disk holds.
     pub fn open(&mut self) -> Checked {
-        let engine = self.try_open(&self.storage.clone()).map_err(|cause| Violation::new(OPENS, cause))?;
+        let opened = self.try_open(&self.storage.clone());
+        let (engine, log) = opened.map_err(|cause| Violation::new(OPENS, cause))?;
+        self.log = Some(log);
         self.durable_end = engine.log().segments().last().map_or(0, |segment| segment.end.0);
         self.engine = Some(engine);
-        Ok(())
+        self.lead();
+        self.follow()
     }
 
-    pub fn try_open(&mut self, storage: &SimStorage) -> Result<Engine, String> {
+    /// A log that has been replicated once is written in a new term after each start.
+    fn lead(&mut self) {
+        if self.term > 0 {
+            self.term += 1;
+            let term = self.term;
+            self.engine().lead(term);
+        }
+    }
+
+    /// Lets the replicas follow.
+    pub fn follow(&mut self) -> Checked {
+        match (&mut self.replicas, &self.engine) {
+            (Some(replicas), Some(engine)) => replicas.follow(engine),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leadership is lost, and comes back in a later term. What was on its way is gone, but for frames that others have: those are
+    /// committed first.
+    pub fn depose(&mut self) -> Checked {
+        let failed = |error: &dyn std::fmt::Display| Violation::new(IN_STEP, error.to_string());
+        let dropped = self.engine().drop_speculation().map_err(|error| failed(&error))?;
+        let (applied, appended) = (self.engine().applied(), self.engine().log().appended());
+        let kept = Index(self.rng.between(applied.0, appended.0.max(applied.0)));
+        let tickets = dropped.len();
+        self.say(format!("deposed: {tickets} tickets, frames {applied} to {appended}, kept up to {kept}"));
+        self.follow()?;
+        self.tickets.clear();
+        self.notes.clear();
+        self.frames.clear();
+        self.model.process_died();
+        let log = self.log.clone().expect("the log is there while the engine is open");
+        let cut = log.lock().truncate(kept);
+        if let Err(error) = cut {
+            self.say(format!("truncate: {error}"));
+            return self.fail();
+        }
+        let flusher = log.lock().flusher();
+        drop(log);
+        if let Err(error) = flusher.flush() {
+            self.say(format!("flush: {error}"));
+            return self.fail();
+        }
+        self.engine().follow(kept).map_err(|error| failed(&error))?;
+        self.durable_end = self.engine().log().segments().last().map_or(0, |segment| segment.end.0);
+        self.term += 1;
+        let term = self.term;
+        self.engine().lead(term);
+        self.follow()?;
+        self.look_around()
+    }
+
+    pub fn try_open(&mut self, storage: &SimStorage) -> Result<(Engine, SharedLog<DiskLog>), String> {
         let opened = DiskLog::open(Arc::new(storage.clone()), self.options.clone());
         let (log, recovery) = opened.map_err(|error| format!("the log: {error}"))?;
-        let opened = Engine::open(Box::new(log), self.config.clone());
+        let log = SharedLog::new(log);
+        let opened = Engine::open(Box::new(log.clone()), self.config.clone());
         let (engine, recovered) = opened.map_err(|error| format!("the engine: {error}"))?;
         self.say(format!(
             "opened: {} segments, last frame {}, cut {:?}, checkpoint {}, {} frames replayed, rebuilt {:?}",
@@ -159,7 +228,7 @@ impl World {
             recovered.frames_replayed,
             recovered.indexes_rebuilt,
         ));
-        Ok(engine)
+        Ok((engine, log))
     }
 
     /// The log refuses to go on: the process ends, with or without the machine.
@@ -179,7 +248,7 @@ impl World {
         self.restarts += 1;
         self.storage.no_space_after(None);
         self.jobs.clear();
-        self.engine = None;
+        (self.engine, self.log) = (None, None);
         match ending {
             Ending::Clean => {}
             Ending::Kill => self.storage = self.storage.snapshot(),
@@ -195,16 +264,21 @@ impl World {
     /// Starts again and looks at everything.
     pub fn come_back(&mut self) -> Checked {
         self.open()?;
+        self.look_around()?;
+        if self.rng.one_in(3) { self.open_twice() } else { Ok(()) }
+    }
+
+    /// Looks at everything: what is unknown so far either is there or will never be.
+    fn look_around(&mut self) -> Checked {
         self.observe(Depth::Everything)?;
         self.model.settle_unknown();
-        self.check_configs()?;
-        if self.rng.one_in(3) { self.open_twice() } else { Ok(()) }
+        self.check_configs()
     }
 
     /// Opens once more without having written anything.
     pub fn open_twice(&mut self) -> Checked {
         let first = self.describe()?;
-        self.engine = None;
+        (self.engine, self.log) = (None, None);
         self.open()?;
         restart::check(&first, &self.describe()?)
     }

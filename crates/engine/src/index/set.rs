@@ -303,10 +303,12 @@ impl Indexes {
         Ok((runs, header.oldest, header.newest))
     }
 
-    pub fn forget(&mut self, segment: SegmentId) {
-        self.live.remove(&segment);
-        self.sealed.remove(&segment);
-        self.lost.remove(&segment);
+    /// A segment and everything before it has left the log.
+    pub fn forget_until(&mut self, segment: SegmentId) {
+        let next = SegmentId(segment.0 + 1);
+        self.live = self.live.split_off(&next);
+        self.sealed = self.sealed.split_off(&next);
+        self.lost = self.lost.split_off(&next);
     }
 
     /// Entries of `queue` from `offset` on, up to the end of an index block or run; empty when there are none.

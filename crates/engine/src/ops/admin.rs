@@ -56,7 +56,11 @@ impl Engine {
         if value >= limit && !self.state.topic_names.contains_key(name) {
             return Err(AdminError::TooMany { what: "topics", value, limit });
         }
-        check_unchanging(self.creating_topics.contains(name), self.deletes_topic(name), name.as_str())?;
+        check_unchanging(
+            self.speculation.creating_topics.contains(name),
+            self.deletes_topic(name),
+            name.as_str(),
+        )?;
         let ticket = self.ticket();
         self.propose_topic(Some(ticket), name.clone(), config);
         Ok(ticket)
@@ -66,12 +70,10 @@ impl Engine {
         let id = match self.state.topic_names.get(&name) {
             Some(id) => *id,
             None => {
-                if !self.creating_topics.insert(name.clone()) {
+                if !self.speculation.creating_topics.insert(name.clone()) {
                     return;
                 }
-                let id = TopicId(self.state.topic_next);
-                self.state.topic_next += 1;
-                id
+                self.speculation.topic_id(self.state.topic_next)
             }
         };
         self.propose(ticket, Decision::TopicPut { id, name, config });
@@ -81,18 +83,18 @@ impl Engine {
         let Some(id) = self.state.topic_names.get(name).copied() else {
             return Err(AdminError::UnknownTopic { topic: name.clone() });
         };
-        check_unchanging(false, !self.deleting_topics.insert(id), name.as_str())?;
+        check_unchanging(false, !self.speculation.deleting_topics.insert(id), name.as_str())?;
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::TopicDelete { id });
         Ok(ticket)
     }
 
     fn deletes_topic(&self, name: &TopicName) -> bool {
-        self.state.topic_names.get(name).is_some_and(|id| self.deleting_topics.contains(id))
+        self.state.topic_names.get(name).is_some_and(|id| self.speculation.deleting_topics.contains(id))
     }
 
     fn deletes_group(&self, name: &GroupName) -> bool {
-        self.state.group_names.get(name).is_some_and(|id| self.deleting_groups.contains(id))
+        self.state.group_names.get(name).is_some_and(|id| self.speculation.deleting_groups.contains(id))
     }
 
     pub fn put_group(&mut self, name: &GroupName, config: GroupConfig) -> Result<Ticket, AdminError> {
@@ -102,14 +104,10 @@ impl Engine {
         let id = match self.state.group_names.get(name) {
             Some(id) => *id,
             None if value >= limit => return Err(AdminError::TooMany { what: "groups", value, limit }),
-            None if !self.creating_groups.insert(name.clone()) => {
+            None if !self.speculation.creating_groups.insert(name.clone()) => {
                 return Err(AdminError::Creating { name: name.to_string() });
             }
-            None => {
-                let id = GroupId(self.state.group_next);
-                self.state.group_next += 1;
-                id
-            }
+            None => self.speculation.group_id(self.state.group_next),
         };
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::GroupPut { id, name: name.clone(), config });
@@ -120,7 +118,7 @@ impl Engine {
         let Some(id) = self.state.group_names.get(name).copied() else {
             return Err(AdminError::UnknownGroup { group: name.clone() });
         };
-        check_unchanging(false, !self.deleting_groups.insert(id), name.as_str())?;
+        check_unchanging(false, !self.speculation.deleting_groups.insert(id), name.as_str())?;
         let ticket = self.ticket();
         self.propose(Some(ticket), Decision::GroupDelete { id });
         Ok(ticket)
@@ -128,12 +126,12 @@ impl Engine {
 
     /// A group that is not being deleted: a change to one that is would be lost with it.
     pub(super) fn lasting_group(&self, name: &GroupName) -> Option<&Group> {
-        self.state.group_by_name(name).filter(|group| !self.deleting_groups.contains(&group.id))
+        self.state.group_by_name(name).filter(|group| !self.speculation.deleting_groups.contains(&group.id))
     }
 
     /// A topic that is not being deleted.
     pub(super) fn lasting_topic(&self, name: &TopicName) -> Option<TopicId> {
-        self.topic_id(name).filter(|id| !self.deleting_topics.contains(id))
+        self.topic_id(name).filter(|id| !self.speculation.deleting_topics.contains(id))
     }
 
     pub fn topic_id(&self, name: &TopicName) -> Option<TopicId> {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use redstart_log::{Appended, Error as LogError, Index, Position, SegmentId};
+use redstart_log::{Appended, Error as LogError, Index, Position};
 
 use super::{Engine, SendReceipt, Visibility};
 use crate::{
-    QueueKey, QueueOffset, Ticket, Timestamp,
+    Ticket, Timestamp,
     apply::{Apply, FrameContext, OffsetGap, Scope},
     planted,
     pop::FlightKey,
@@ -21,6 +21,8 @@ pub(super) struct Batch {
     /// Encoded records, in the order in which they came.
     pub payload: Vec<u8>,
     pub records: usize,
+    /// How many of the records are facts.
+    pub facts: usize,
     pub proposals: Vec<Proposal>,
     /// Facts that the log has refused so far, oldest first. They are in effect, and are written before anything newer.
     pub refused: VecDeque<RefusedFacts>,
@@ -72,6 +74,8 @@ pub(super) struct Proposal {
 #[derive(Debug)]
 pub(super) struct PendingFrame {
     pub index: Index,
+    /// Where its payload begins.
+    pub position: Position,
     pub context: FrameContext,
     pub proposals: Vec<Proposal>,
 }
@@ -114,6 +118,7 @@ impl Engine {
                 Err(error) => return Err(self.withdraw(error)),
             };
             self.batch.refused.pop_front();
+            self.facts_applied = appended.index;
             last = Some(self.await_commit(&appended, now, Vec::new()));
         }
         if self.batch.payload.is_empty() {
@@ -125,6 +130,9 @@ impl Engine {
         };
         self.batch.payload.clear();
         self.batch.records = 0;
+        if std::mem::take(&mut self.batch.facts) > 0 {
+            self.facts_applied = appended.index;
+        }
         let mut proposals = std::mem::take(&mut self.batch.proposals);
         for proposal in &mut proposals {
             let position = Position(appended.payload.0 + proposal.at as u64);
@@ -139,21 +147,24 @@ impl Engine {
 
     fn await_commit(&mut self, appended: &Appended, now: Timestamp, proposals: Vec<Proposal>) -> Index {
         let context = FrameContext { segment: appended.segment, timestamp: now };
-        self.pending.push_back(PendingFrame { index: appended.index, context, proposals });
+        let (index, position) = (appended.index, appended.payload);
+        self.pending.push_back(PendingFrame { index, position, context, proposals });
         appended.index
     }
 
     /// Withdraws every proposal of the batch. Facts stay: they are in effect.
     fn withdraw(&mut self, error: LogError) -> (LogError, Outcomes) {
         let payload = std::mem::take(&mut self.batch.payload);
-        self.batch.records = 0;
+        (self.batch.records, self.batch.facts) = (0, 0);
         let limit = self.config.limits.batch_bytes_max;
         for located in decode_payload(&payload, Position(0)).flatten() {
             let fact = match located.record {
                 Record::Fact(fact) => Some(fact),
-                Record::Decision(decision) => {
-                    ends_flight(&decision).and_then(|flight| self.flight_goes_on(flight))
-                }
+                Record::Decision(decision) => ends_flight(&decision).and_then(|flight| {
+                    let goes_on = self.flight_goes_on(flight);
+                    self.withdraw_flight_end(flight, goes_on.as_ref());
+                    goes_on
+                }),
             };
             if let Some(fact) = fact {
                 self.batch.keep_refused(&fact, limit);
@@ -182,28 +193,25 @@ impl Engine {
 
     fn withdraw_proposal(&mut self, decision: &Decision) {
         self.end_proposal(decision);
-        if let Some(flight) = ends_flight(decision) {
-            self.withdraw_flight_end(flight);
-        }
         match decision {
             Decision::Stored(stored) => {
                 if let Placement::Visible(offset) = stored.placement {
-                    self.withdraw_offset(stored.queue, offset);
+                    self.speculation.withdraw_offset(stored.queue, offset);
                 }
             }
             Decision::Link(links) => {
                 for link in links.iter().rev() {
-                    self.withdraw_offset(link.queue, link.offset);
-                    self.state.timers.withdraw_end(link.key);
+                    self.speculation.withdraw_offset(link.queue, link.offset);
+                    self.speculation.timers.withdraw(link.key);
                 }
             }
-            Decision::TransactionEnd { id, end } => {
-                self.state.transactions.set_ending(*id, false);
+            Decision::TransactionEnd { end, .. } => {
                 if let TransactionEnd::Visible { queue, offset, .. } = end {
-                    self.withdraw_offset(*queue, *offset);
+                    self.speculation.withdraw_offset(*queue, *offset);
                 }
             }
-            Decision::Recall { key } => self.state.timers.withdraw_end(*key),
+            Decision::Recall { key } => self.speculation.timers.withdraw(*key),
+            Decision::Retire { .. } => self.retirement.withdraw(),
             Decision::Barrier
             | Decision::TopicPut { .. }
             | Decision::GroupPut { .. }
@@ -214,13 +222,8 @@ impl Engine {
         }
     }
 
-    fn withdraw_offset(&mut self, key: QueueKey, offset: QueueOffset) {
-        if let Some(topic) = self.state.topics.get_mut(&key.topic) {
-            topic.queue_mut(key.queue).withdraw(offset);
-        }
-    }
-
-    /// The log holds every frame up to `index` durably: their decisions take effect, in order.
+    /// Every frame up to `index` is committed: the decisions of those that were submitted here take effect, in order. Their
+    /// facts have done so before.
     pub fn committed(&mut self, index: Index) -> Result<Vec<(Ticket, Outcome)>, OffsetGap> {
         let index = planted::committed(&self.config, index, || self.log.appended());
         let mut outcomes = Vec::new();
@@ -233,7 +236,6 @@ impl Engine {
                 let mut apply = Apply {
                     state: &mut self.state,
                     indexes: &mut self.indexes,
-                    transactions: &self.config.transactions,
                     frame: frame.context,
                     scope: Scope::StateAndIndex,
                     effects: &mut effects,
@@ -244,36 +246,74 @@ impl Engine {
                     outcomes.push((ticket, outcome_of(&proposal.decision)));
                 }
             }
+            if planted::applies_facts_again(&self.config) {
+                self.apply_facts_again(&frame);
+            }
             self.applied = frame.index;
         }
         self.note(effects);
         Ok(outcomes)
     }
 
-    /// The decision has been applied or withdrawn: ends what the owner alone keeps of it, which replay does not need.
+    /// What [`Planted::FactAppliedTwice`](crate::planted::Planted) does.
+    #[cold]
+    fn apply_facts_again(&mut self, frame: &PendingFrame) {
+        let found = self.reader.frame(Position(frame.position.0.saturating_sub(1)));
+        let Ok(Some(found)) = found else { return };
+        for located in decode_payload(&found.payload, found.position).flatten() {
+            if let Record::Fact(fact) = located.record {
+                self.apply_fact(&fact);
+            }
+        }
+    }
+
+    /// The decision has been applied or withdrawn: nothing of it is speculation any more.
     fn end_proposal(&mut self, decision: &Decision) {
+        let speculation = &mut self.speculation;
         match decision {
             Decision::TopicPut { name, .. } => {
-                self.creating_topics.remove(name);
+                speculation.creating_topics.remove(name);
                 self.resume_moves();
             }
             Decision::GroupPut { name, .. } => {
-                self.creating_groups.remove(name);
+                speculation.creating_groups.remove(name);
             }
             Decision::TopicDelete { id } => {
-                self.deleting_topics.remove(id);
+                speculation.deleting_topics.remove(id);
                 self.resume_moves();
             }
             Decision::GroupDelete { id } => {
-                self.deleting_groups.remove(id);
+                speculation.deleting_groups.remove(id);
             }
-            Decision::Link(_) => self.linking = false,
-            Decision::Recall { .. } => self.time.moves_ended(),
-            // The topic was deleted, or has no dedup window any more: the state does not keep the key.
-            Decision::Stored(Stored { dedup: Some(key), cause: Cause::Send, .. }) => {
-                self.state.dedup.withdraw(*key);
+            Decision::Link(links) => {
+                speculation.linking = false;
+                links.iter().for_each(|link| speculation.timers.ended(link.key));
             }
-            _ => {}
+            Decision::Recall { key } => {
+                speculation.timers.ended(*key);
+                self.time.moves_ended();
+            }
+            Decision::TransactionEnd { id, .. } => {
+                speculation.ending_transactions.remove(id);
+            }
+            Decision::Retire { segment } => {
+                if speculation.retiring == Some(*segment) {
+                    speculation.retiring = None;
+                }
+                self.retirement.look();
+            }
+            Decision::Stored(stored) => {
+                if let (Some(key), Cause::Send) = (stored.dedup, stored.cause) {
+                    speculation.dedup_keys.remove(&key);
+                }
+                if let Some(flight) = ends_flight(decision) {
+                    speculation.dying.remove(flight);
+                }
+            }
+            Decision::SendBack { left: Some(left), .. } => {
+                speculation.dying.remove(*left);
+            }
+            Decision::SendBack { left: None, .. } | Decision::Barrier | Decision::Setting { .. } => {}
         }
     }
 
@@ -290,10 +330,6 @@ impl Engine {
             },
             _ => false,
         })
-    }
-
-    pub(super) fn segment_has_pending(&self, segment: SegmentId) -> bool {
-        self.pending.iter().any(|frame| frame.context.segment == segment)
     }
 }
 

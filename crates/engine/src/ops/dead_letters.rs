@@ -7,9 +7,9 @@ use super::{AckError, Engine, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicId,
     TopicName, planted,
-    pop::{FlightKey, FlightState},
-    record::{AckReason, Cause, Fetched, Placement, Proof, fetch, put_message},
-    state::FinalAttempt,
+    pop::FlightKey,
+    record::{AckReason, Cause, Fact, Fetched, Placement, Proof, fetch, put_message},
+    state::{Effects, FinalAttempt},
 };
 
 /// Final attempts ended by one step, so that many which expire together do not delay other requests.
@@ -81,7 +81,8 @@ impl Engine {
             let attempts = match flight {
                 // One that was given up meanwhile has its dead letter on the way.
                 Some(flight)
-                    if flight.visible_at == last.visible_at && flight.state != FlightState::Ending =>
+                    if flight.visible_at == last.visible_at
+                        && !self.speculation.dying.contains(last.flight) =>
                 {
                     flight.attempt
                 }
@@ -147,7 +148,7 @@ impl Engine {
     pub(super) fn made_topic(&mut self, name: TopicName) -> Result<TopicId, Move> {
         match self.topic_id(&name) {
             // It can be made anew when its deletion is durable.
-            Some(id) if self.deleting_topics.contains(&id) => Err(Move::NeedsTopic(name)),
+            Some(id) if self.speculation.deleting_topics.contains(&id) => Err(Move::NeedsTopic(name)),
             Some(id) => Ok(id),
             None => {
                 self.create_own_topic(name.clone());
@@ -178,18 +179,18 @@ impl Engine {
         let origin = origin.map(|name| name.to_string()).unwrap_or_default();
         let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
         let Some(topic) = self.state.topics.get_mut(&to) else { return Move::Gone };
-        let queue = choose_queue(topic, &message, None);
-        let placement = Placement::Visible(topic.queue_mut(queue).propose());
-        let key = QueueKey { topic: to, queue };
+        let key = QueueKey { topic: to, queue: choose_queue(topic, &message, None) };
+        let Some(offset_there) = self.propose_offset(key) else { return Move::Gone };
+        let placement = Placement::Visible(offset_there);
         // Only what is in flight now ends with its dead letter: a pop that comes before that is durable logs its fact
         // behind it, and must mean the same when it is read back.
-        let in_flight =
-            self.state.progress(group, from).is_some_and(|progress| progress.flight(offset).is_some());
+        let in_flight = !self.speculation.dying.contains(dead.flight)
+            && self.state.progress(group, from).is_some_and(|progress| progress.flight(offset).is_some());
         let cause = Cause::DeadLetter { flight: dead.flight, in_flight };
         let stored = put_message(&mut self.batch.payload, &message, cause, key, placement, self.time.stamp());
         self.propose_stored(ticket, stored);
-        if let Some(progress) = self.state.known_progress_mut(group, from) {
-            progress.set_ending(offset, true);
+        if in_flight {
+            self.speculation.dying.insert(dead.flight);
         }
         Move::Proposed
     }
@@ -222,11 +223,21 @@ impl Engine {
         }
     }
 
-    /// The decision that would have ended a flight was refused: the flight goes on, at its final attempt.
-    pub(super) fn withdraw_flight_end(&mut self, flight: FlightKey) {
-        let Some(progress) = self.state.known_progress_mut(flight.group, flight.queue) else { return };
-        progress.set_ending(flight.offset, false);
-        if let Some(visible_at) = progress.flight(flight.offset).map(|flight| flight.visible_at) {
+    /// The decision that would have ended a flight was refused: the flight goes on, at its final attempt. `goes_on` is the
+    /// fact that says so in the log.
+    pub(super) fn withdraw_flight_end(&mut self, flight: FlightKey, goes_on: Option<&Fact>) {
+        let passed = self.speculation.dying.remove(flight);
+        let Some(goes_on) = goes_on else { return };
+        self.apply_fact(goes_on);
+        // A fact that comes behind this one in the log has ended the flight.
+        if passed {
+            let mut effects = Effects::default();
+            self.state.done(flight, &mut effects);
+            self.note(effects);
+        }
+        let flight_now =
+            self.state.progress(flight.group, flight.queue).and_then(|p| p.flight(flight.offset));
+        if let Some(visible_at) = flight_now.map(|flight| flight.visible_at) {
             self.state.final_attempts.insert(FinalAttempt { visible_at, flight });
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     pop::{Budget, FlightKey, Part, Passes, Progress, Rules, Source, in_delivery_order, select},
     queue::Queue,
     record::{Fact, Fetched, PopFact, Proof},
+    speculation::Dying,
     state::FinalAttempt,
     topic::MessageType,
 };
@@ -215,23 +216,16 @@ impl Engine {
         }
     }
 
-    /// Brings a group's progress up to date with the queue and the group's setting. `false` when there is no queue.
+    /// Brings a group's progress up to date with the group's setting. `false` when there is no queue.
     pub(super) fn prepare(&mut self, group: GroupId, key: QueueKey, ordered: bool) -> bool {
-        let Some(min) = self
-            .state
-            .topics
-            .get(&key.topic)
-            .and_then(|topic| topic.queue(key.queue))
-            .map(|queue| queue.min())
-        else {
+        if self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)).is_none() {
             return false;
-        };
-        let Some(progress) = self.state.progress_mut(group, key) else { return false };
-        if progress.low_watermark() < min {
-            progress.raise_to(min);
         }
+        let progress = self.state.progress(group, key);
         // A start must find the queue consumed in the same way, also if this receive finds nothing.
-        if progress.pulled || progress.locks.is_some() != ordered {
+        if let Some(progress) = progress
+            && (progress.pulled || progress.locks.is_some() != ordered)
+        {
             let seq = progress.seq;
             self.record(&Fact::Pop(PopFact { group, queue: key, ordered, seq, ..PopFact::default() }));
         }
@@ -347,9 +341,22 @@ impl Engine {
     ) -> Result<PopStep, PopError> {
         let mut step = PopStep::default();
         let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
-        let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
-        let source =
-            QueueSource { indexes: &self.indexes, key, queue, filter: pop.filter, config: &self.config };
+        let Some(queue) = queue else { return Ok(step) };
+        let mut fresh = None;
+        let progress = match self.state.progress(group, key) {
+            Some(progress) => progress,
+            // Made by the fact, if there is one.
+            None => fresh.insert(Progress::fresh(queue.min(), rules.ordered)),
+        };
+        let source = QueueSource {
+            indexes: &self.indexes,
+            key,
+            queue,
+            filter: pop.filter,
+            config: &self.config,
+            dying: &self.speculation.dying,
+            group,
+        };
         let selected = select(progress, queue.end(), &source, rules, budget)?;
         let mut selected = planted::selected(&self.config, selected);
         in_delivery_order(rules.by_priority, &mut selected.delivered);
@@ -439,11 +446,17 @@ struct QueueSource<'a> {
     queue: &'a Queue,
     filter: &'a Filter,
     config: &'a Config,
+    dying: &'a Dying,
+    group: GroupId,
 }
 
 impl Source for QueueSource<'_> {
     fn chunk(&self, offset: QueueOffset) -> Result<Chunk<'_>, IndexError> {
         self.indexes.chunk(self.key, self.queue, offset)
+    }
+
+    fn is_dying(&self, offset: QueueOffset) -> bool {
+        self.dying.contains(FlightKey { group: self.group, queue: self.key, offset })
     }
 
     fn passes(&self, entry: &Entry, budget: &mut Budget) -> Passes {

@@ -5,7 +5,7 @@ use redstart_log::{Position, Usage};
 use super::Engine;
 use crate::{Entry, OffsetError, QueueId, QueueOffset, Timestamp, TopicName};
 
-/// The log from its oldest to its newest byte.
+/// The log from its oldest to its newest byte. What has been retired does not count, also if it is not deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub start: Position,
@@ -44,7 +44,8 @@ impl Engine {
 
     pub fn extent(&self) -> Extent {
         let segments = self.log.segments();
-        let start = Position(segments.first().map_or(0, |segment| segment.id.0));
+        let first = segments.iter().find(|segment| Some(segment.id) > self.state.retired);
+        let start = Position(first.map_or(0, |segment| segment.id.0));
         let first = self.reader.frame(start).ok().flatten();
         Extent {
             start,

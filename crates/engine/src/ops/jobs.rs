@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use redstart_log::{
-    Checkpoints, Error as LogError, Flusher, Index, IndexWriter, Position, Reader, SegmentId, Spare,
-    SpareMaker,
+    Checkpoints, Error as LogError, Flusher, Index, IndexWriter, Position, Reader, SegmentId, SegmentInfo,
+    Spare, SpareMaker,
 };
 
 use super::{Engine, OpenError, RetireError, rebuild::build_index};
 use crate::{
-    config::Transactions,
     index::{ColdPart, LiveIndex, Warmed, file},
     planted,
 };
@@ -33,7 +32,6 @@ pub enum Job {
     BuildIndex {
         segment: SegmentId,
         reader: Arc<dyn Reader>,
-        config: Transactions,
     },
     /// Makes the file of the log's next segment.
     MakeSpare {
@@ -84,9 +82,8 @@ impl Job {
             Job::SaveCheckpoint { at, state, store } => {
                 JobDone::CheckpointSaved { at, result: store.save(at, &state) }
             }
-            Job::BuildIndex { segment, reader, config } => {
-                let result =
-                    build_index(segment, &reader, &config).map(|index| LiveIndexHandle(Arc::new(index)));
+            Job::BuildIndex { segment, reader } => {
+                let result = build_index(segment, &reader).map(|index| LiveIndexHandle(Arc::new(index)));
                 JobDone::IndexBuilt { segment, result }
             }
             Job::Read { part, reader } => JobDone::Read(part.read(&*reader)),
@@ -107,12 +104,13 @@ pub struct Cached<R> {
 }
 
 impl Engine {
-    /// The next index that can be written: of a segment that is full and whose frames are all durable.
+    /// The next index that can be written: of a segment that is full and whose frames are all applied.
     pub fn seal(&mut self) -> Option<Job> {
         let segments = self.log.segments();
         let segment = self.indexes.live_segments().into_iter().find(|id| {
-            let full = segments.iter().any(|segment| segment.id == *id && !segment.active);
-            full && !self.sealing.contains(id) && !self.segment_has_pending(*id)
+            let whole = |segment: &SegmentInfo| !segment.active && segment.last <= self.applied;
+            let full = segments.iter().any(|segment| segment.id == *id && whole(segment));
+            full && !self.sealing.contains(id)
         })?;
         self.sealing.insert(segment);
         planted::before_seal(&self.config, &mut self.indexes, segment);
@@ -144,6 +142,7 @@ impl Engine {
     /// job at once if there is little to encode; else [`Engine::encode_checkpoint`] is to be called until it does.
     pub fn checkpoint(&mut self) -> Option<Job> {
         let undecided = !self.batch.is_empty() || !self.pending.is_empty();
+        let undecided = undecided && planted::checkpoints_wait(&self.config);
         if undecided || self.checkpointing || self.applied == self.checkpoints[0] {
             return None;
         }
@@ -193,6 +192,7 @@ impl Engine {
                 self.checkpointing = false;
                 result?;
                 self.checkpoints = [at, self.checkpoints[0]];
+                self.retirement.look();
             }
             JobDone::Read(warmed) => self.indexes.warm(&warmed),
             JobDone::IndexBuilt { segment, result } => self.rebuilt(segment, result)?,

@@ -7,7 +7,7 @@ use crate::{
     GroupId, GroupName, LiteName, MessageType, QueueId, QueueKey, QueueOffset, Ticket, Timestamp,
     TopicConfig, TopicId, TopicName,
     index::IndexError,
-    pop::{Budget, FlightState, Rules},
+    pop::{Budget, FlightKey, Rules},
     record::{Decision, Fact},
 };
 
@@ -56,7 +56,7 @@ impl Engine {
 
     pub(super) fn lite_id(&self, parent: &TopicName, lite: &LiteName) -> Option<TopicId> {
         let id = self.topic_id(&TopicName::lite(parent, lite))?;
-        (!self.deleting_topics.contains(&id)).then_some(id)
+        (!self.speculation.deleting_topics.contains(&id)).then_some(id)
     }
 
     /// The parent and the name of a lite topic.
@@ -74,7 +74,7 @@ impl Engine {
         if found != MessageType::Lite {
             return Err(LiteError::NotLite { topic: parent.clone(), found });
         }
-        if self.deleting_topics.contains(&topic.id) {
+        if self.speculation.deleting_topics.contains(&topic.id) {
             return Err(LiteError::Deleting { topic: parent.clone() });
         }
         let config = TopicConfig {
@@ -87,10 +87,10 @@ impl Engine {
         let names: Vec<TopicName> = lites
             .iter()
             .map(|lite| TopicName::lite(parent, lite))
-            .filter(|name| self.topic_id(name).is_none() && !self.creating_topics.contains(name))
+            .filter(|name| self.topic_id(name).is_none() && !self.speculation.creating_topics.contains(name))
             .collect();
         let limits = &self.config.limits;
-        let creating = self.creating_topics.iter().filter(|name| name.is_lite()).count();
+        let creating = self.speculation.creating_topics.iter().filter(|name| name.is_lite()).count();
         let value = self.state.lite_topics.len() + creating;
         let limit = limits.lite_topics_max.min(limits.topics_max);
         if value + names.len() > limit {
@@ -214,7 +214,9 @@ impl Engine {
         let end = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
         match progress.flights().next() {
             None => end.is_some_and(|queue| progress.low_watermark() < queue.end()),
-            Some((_, flight)) if flight.state == FlightState::Ending => false,
+            Some((offset, _)) if self.speculation.dying.contains(FlightKey { group, queue: key, offset }) => {
+                false
+            }
             // At its last attempt it goes to the dead letters, which have been looked at before.
             Some((_, flight)) if flight.visible_at <= rules.now => {
                 u32::from(flight.attempt) < rules.attempts_max
@@ -243,7 +245,7 @@ impl Engine {
             if let Some((parent, lite)) = self.lite_name_of(id) {
                 self.expired_lites.push_back((id, parent, lite));
             }
-            self.deleting_topics.insert(id);
+            self.speculation.deleting_topics.insert(id);
             self.propose(None, Decision::TopicDelete { id });
         }
         let over = self.expired_lites.len().saturating_sub(EXPIRED_MAX);
@@ -253,9 +255,11 @@ impl Engine {
     /// A topic with a message that is proposed or deferred is kept: the sender gets the answer that it is stored.
     fn may_expire(&self, id: TopicId) -> bool {
         let queue = self.state.topics.get(&id).and_then(|topic| topic.queue(QUEUE));
+        let end = queue.map_or(QueueOffset(0), |queue| queue.end());
+        let proposed = self.speculation.has_proposals(QueueKey { topic: id, queue: QUEUE }, end);
         let deferred = self.state.timers.by_topic().contains_key(&id)
             || self.state.transactions.by_topic().contains_key(&id);
-        !self.deleting_topics.contains(&id) && !deferred && !queue.is_some_and(|queue| queue.has_proposals())
+        !self.speculation.deleting_topics.contains(&id) && !deferred && !proposed
     }
 
     /// Lite topics that were removed because no message came to them; each is returned once.

@@ -12,6 +12,7 @@ mod changes;
 mod dead_letters;
 mod deliver;
 mod event;
+mod follow;
 mod inspect;
 mod jobs;
 mod key_query;
@@ -34,11 +35,11 @@ mod trace;
 mod transactions;
 
 use std::{
-    collections::{BTreeSet, HashSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::Arc,
 };
 
-use redstart_log::{Index, Log, Reader, SegmentId, Usage};
+use redstart_log::{Index, Log, Position, Reader, SegmentId, Usage};
 use rustc_hash::FxHashMap;
 
 pub use admin::{AdminError, GroupView, TopicView};
@@ -68,15 +69,17 @@ pub use trace::{Trace, TraceError, TraceEvent, TraceStep};
 pub use transactions::{TransactionCheck, TransactionError};
 
 use crate::{
-    BODY_BYTES_CEILING, Config, GroupId, GroupName, LiteName, QueueKey, Ticket, Timestamp, TopicId,
+    BODY_BYTES_CEILING, Config, GroupId, LiteName, QueueKey, QueueOffset, Ticket, Timestamp, TopicId,
     TopicName,
     checkpoint::Encoding,
     index::Indexes,
     planted,
     record::Fact,
+    speculation::Speculation,
     state::{Effects, FinalAttempt, State},
 };
 use batch::{Batch, PendingFrame};
+use retention::Retirement;
 use time::Time;
 
 /// The broker's state machine over one log. One owner; no clock, no threads, no randomness of its own.
@@ -86,11 +89,18 @@ pub struct Engine {
     config: Config,
     state: State,
     indexes: Indexes,
+    speculation: Speculation,
     batch: Batch,
-    /// Appended frames that are not durable yet, oldest first.
+    /// Appended frames that are not committed yet, oldest first.
     pending: VecDeque<PendingFrame>,
     ticket_next: u64,
+    /// The last frame whose decisions were applied.
     applied: Index,
+    /// The last frame whose facts were applied: those of an own frame take effect when they are recorded, so it may be ahead
+    /// of `applied`. Facts up to here are not applied again when their frame is committed.
+    facts_applied: Index,
+    /// Where the frame behind `applied` begins, if that was read from the log.
+    followed: Option<(Index, Position)>,
     time: Time,
     /// The owner does not trust its clock: no segment is removed because of its age.
     time_suspicious: bool,
@@ -105,14 +115,6 @@ pub struct Engine {
     changes: Vec<Change>,
     events: Vec<Event>,
     passed_over: PassedOver,
-    /// Due messages have been proposed for their queues and are not yet durable there.
-    linking: bool,
-    /// Names under creation: proposed and not yet durable.
-    creating_topics: HashSet<TopicName>,
-    creating_groups: HashSet<GroupName>,
-    /// Under deletion: proposed and not yet durable.
-    deleting_topics: HashSet<TopicId>,
-    deleting_groups: HashSet<GroupId>,
     /// Idle lite topics that were removed, until the owner takes them.
     expired_lites: VecDeque<(TopicId, TopicName, LiteName)>,
     /// When to try again to move messages to the dead-letter or retry topic that could not be read.
@@ -132,8 +134,7 @@ pub struct Engine {
     spare_failed: bool,
     /// Segments whose index is being written.
     sealing: BTreeSet<SegmentId>,
-    /// Oldest segment, whose unfinished messages have been copied forward in the frames up to this index.
-    retiring: Option<(SegmentId, Index)>,
+    retirement: Retirement,
     usage: Option<Usage>,
 }
 
@@ -191,10 +192,27 @@ impl Engine {
         if planted::is_logged(&self.config, fact) {
             fact.put(&mut self.batch.payload);
             self.batch.records += 1;
+            self.batch.facts += 1;
         }
+        self.apply_fact(fact);
+    }
+
+    fn apply_fact(&mut self, fact: &Fact) {
         let mut effects = Effects::default();
-        self.state.apply_fact(fact, &mut effects);
+        self.state.apply_fact(fact, &mut self.speculation.dying, &mut effects);
         self.note(effects);
+    }
+
+    /// Gives out the next offset of a queue; `None` if its topic is gone.
+    fn propose_offset(&mut self, key: QueueKey) -> Option<QueueOffset> {
+        let topics = &self.state.topics;
+        let end = |key: QueueKey| {
+            let topic = topics.get(&key.topic)?;
+            Some(topic.queue(key.queue).map_or(QueueOffset(0), |queue| queue.end()))
+        };
+        let found = end(key)?;
+        self.speculation.prune_offsets(end);
+        Some(self.speculation.propose_offset(key, found))
     }
 
     fn note(&mut self, effects: Effects) {
@@ -208,6 +226,10 @@ impl Engine {
         }
         self.wakes.queues.extend(effects.grown);
         self.wakes.groups.extend(effects.released);
+        self.wakes.groups.extend(planted::woken_by_retire(&self.config, effects.retired));
+        if let Some(key) = effects.timer {
+            self.speculation.timers.added(key);
+        }
     }
 
     pub(crate) fn topic_name(&self, id: TopicId) -> Option<&TopicName> {
@@ -219,7 +241,7 @@ impl Engine {
         Deferred {
             delayed: self.state.timers.len(),
             transactions: self.state.transactions.len(),
-            dedup_keys: self.state.dedup.len(),
+            dedup_keys: self.state.dedup.len() + self.speculation.dedup_keys.len(),
         }
     }
 

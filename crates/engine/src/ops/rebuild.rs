@@ -4,14 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use redstart_log::{Position, ReadError, Reader, SegmentId};
 
-use super::{Engine, Job, OpenError, RetireError, jobs::LiveIndexHandle, recovery::malformed};
+use super::{Engine, Job, OpenError, RetireError, jobs::LiveIndexHandle, recovery::apply_frame};
 use crate::{
     Timestamp,
-    apply::{Apply, FrameContext, Scope},
-    config::Transactions,
+    apply::Scope,
     index::{Indexes, LiveIndex},
-    record::{Record, decode_payload},
-    state::{Effects, State},
+    state::State,
 };
 
 /// A segment that the disk could not read is tried again after this time.
@@ -25,8 +23,7 @@ impl Engine {
         }
         self.rebuild_again_at = None;
         let segment = self.indexes.begin_rebuild()?;
-        let (reader, config) = (Arc::clone(&self.reader), self.config.transactions.clone());
-        Some(Job::BuildIndex { segment, reader, config })
+        Some(Job::BuildIndex { segment, reader: Arc::clone(&self.reader) })
     }
 
     /// Puts an index that was built again in the place of the damaged one; the next seal writes it anew. A segment that is
@@ -70,34 +67,15 @@ impl Engine {
 }
 
 /// Reads a segment from end to end and lists what is in it.
-pub(super) fn build_index(
-    segment: SegmentId,
-    reader: &Arc<dyn Reader>,
-    config: &Transactions,
-) -> Result<LiveIndex, OpenError> {
+pub(super) fn build_index(segment: SegmentId, reader: &Arc<dyn Reader>) -> Result<LiveIndex, OpenError> {
     let mut indexes = Indexes::new(Arc::clone(reader));
     indexes.live_mut(segment);
     // An index follows from its segment alone.
     let mut state = State::default();
-    let mut effects = Effects::default();
     let mut at = Position(segment.0);
     while let Some(frame) = reader.frame(at)? {
         at = frame.next;
-        let context = FrameContext { segment, timestamp: Timestamp(frame.timestamp_ms) };
-        for located in decode_payload(&frame.payload, frame.position) {
-            let located = located.map_err(|source| malformed(&frame, source))?;
-            if let Record::Decision(decision) = located.record {
-                let mut apply = Apply {
-                    state: &mut state,
-                    indexes: &mut indexes,
-                    transactions: config,
-                    frame: context,
-                    scope: Scope::IndexOnly,
-                    effects: &mut effects,
-                };
-                apply.decision(&decision).map_err(|source| OpenError::Gap { index: frame.index, source })?;
-            }
-        }
+        apply_frame(&mut state, &mut indexes, &frame, segment, Scope::IndexOnly, false)?;
     }
     Ok(indexes.take_live(segment).unwrap_or_default())
 }

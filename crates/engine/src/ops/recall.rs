@@ -1,11 +1,7 @@
 use redstart_log::Position;
 
 use super::Engine;
-use crate::{
-    Ticket, Timestamp,
-    record::Decision,
-    timer::{TimerEnd, TimerKey},
-};
+use crate::{Ticket, Timestamp, record::Decision, speculation::TimerEnd, timer::TimerKey};
 
 /// A recall that did not cancel anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +21,9 @@ impl Engine {
     /// Cancels a delayed message by the key of its receipt.
     pub fn recall(&mut self, key: TimerKey, now: Timestamp) -> Result<Ticket, RecallError> {
         let now = self.advance(now);
-        match self.state.timers.get(key).map(|_| self.state.timers.ending(key)) {
+        match self.state.timers.get(key).map(|_| self.speculation.timers.get(key)) {
             Some(None) => {
-                self.state.timers.propose_recall(key);
+                self.speculation.timers.propose_recall(key);
                 let ticket = self.ticket();
                 self.propose(Some(ticket), Decision::Recall { key });
                 Ok(ticket)

@@ -87,7 +87,7 @@ impl Engine {
             Some(flight) => {
                 let current = flight.seq == receipt.seq
                     && flight.visible_at > now
-                    && flight.state != FlightState::Ending;
+                    && !self.speculation.dying.contains(receipt.flight());
                 if current { Ok(true) } else { Err(AckError::Expired) }
             }
             None if progress.is_done(receipt.offset) => Ok(false),
@@ -101,7 +101,13 @@ impl Engine {
             return Err(AckError::Unknown);
         };
         match progress.flight(receipt.offset) {
-            Some(flight) if flight.seq == receipt.seq && flight.state == FlightState::WithConsumer => Ok(()),
+            Some(flight)
+                if flight.seq == receipt.seq
+                    && flight.state == FlightState::WithConsumer
+                    && !self.speculation.dying.contains(receipt.flight()) =>
+            {
+                Ok(())
+            }
             Some(_) => Err(AckError::Expired),
             None if progress.is_done(receipt.offset) => Err(AckError::Expired),
             None => Err(AckError::Unknown),

@@ -1,10 +1,15 @@
 //! The start: the state comes back from a checkpoint, the indexes and the frames after it.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
-use redstart_log::{Error as LogError, Frame, Index, Log, Position, ReadError, SegmentId, SegmentInfo};
+use redstart_log::{
+    Error as LogError, Frame, Index, Log, Position, ReadError, Reader, SegmentId, SegmentInfo,
+};
 
-use super::{Engine, PassedOver, Wakes, batch::Batch, time::Time};
+use super::{Engine, PassedOver, Wakes, batch::Batch, retention::Retirement, time::Time};
 use crate::{
     Config, Timestamp,
     apply::{Apply, FrameContext, OffsetGap, Scope},
@@ -13,6 +18,7 @@ use crate::{
     planted,
     queue::Run,
     record::{Record, decode_payload},
+    speculation::{Dying, Speculation},
     state::{Effects, State},
 };
 
@@ -67,23 +73,32 @@ pub struct Recovered {
 impl Engine {
     /// Restores the state: the newest good checkpoint, and the frames after it.
     pub fn open(log: Box<dyn Log>, config: Config) -> Result<(Engine, Recovered), OpenError> {
-        let mut recovered = Recovered::default();
-        let (checkpoints, damaged) = log.checkpoints().load()?;
-        recovered.damaged_checkpoints = damaged;
-        let known: Vec<Index> = checkpoints.iter().map(|(at, _)| *at).collect();
-        let state = newest_state(&checkpoints, &mut recovered)?;
-        let reader = log.reader();
-        let indexes = Indexes::new(reader.clone());
+        let until = log.appended();
+        Engine::open_until(log, config, until)
+    }
+
+    /// The same with the frames up to `committed` only. What comes behind them may be committed later, see
+    /// [`Engine::follow`], or be cut off.
+    pub fn open_until(
+        log: Box<dyn Log>,
+        config: Config,
+        committed: Index,
+    ) -> Result<(Engine, Recovered), OpenError> {
+        let Restored { reader, state, indexes, applied, last_frame, checkpoints, report, .. } =
+            Restored::read(&*log, committed)?;
         let mut engine = Engine {
             log,
             reader,
             config,
             state,
             indexes,
+            speculation: Speculation::default(),
             batch: Batch::default(),
             pending: VecDeque::new(),
             ticket_next: 0,
-            applied: recovered.checkpoint,
+            applied,
+            facts_applied: applied,
+            followed: None,
             time: Time::default(),
             time_suspicious: false,
             aged_out_at: None,
@@ -93,65 +108,97 @@ impl Engine {
             changes: Vec::new(),
             events: Vec::new(),
             passed_over: PassedOver::default(),
-            linking: false,
-            creating_topics: HashSet::new(),
-            creating_groups: HashSet::new(),
-            deleting_topics: HashSet::new(),
-            deleting_groups: HashSet::new(),
             expired_lites: VecDeque::new(),
             moves_again_at: None,
             rebuild_again_at: None,
             checks_again_at: None,
             postponed_moves: Vec::new(),
-            checkpoints: [
-                known.first().copied().unwrap_or_default(),
-                known.get(1).copied().unwrap_or_default(),
-            ],
+            checkpoints,
             checkpointing: false,
             encoding: None,
             spare_failed: false,
             sealing: BTreeSet::new(),
-            retiring: None,
+            retirement: Retirement::default(),
             usage: None,
         };
-        engine.check_reach(&recovered)?;
-        let mut last_frame = 0;
-        for segment in engine.log.segments() {
-            last_frame = if segment.last_timestamp_ms > 0 { segment.last_timestamp_ms } else { last_frame };
-            engine.recover_segment(segment, &mut recovered)?;
-        }
-        engine.state.timers.restored();
-        engine.time.recovered(Timestamp(last_frame), engine.indexes.newest());
-        // No receive waits before the start.
-        let _ = engine.state.raise_progress();
+        engine.time.recovered(last_frame, engine.indexes.newest());
         planted::after_start(&engine.config, &mut engine.state);
-        Ok((engine, recovered))
+        Ok((engine, report))
+    }
+}
+
+/// A state that was read back from a log.
+pub(super) struct Restored {
+    reader: Arc<dyn Reader>,
+    pub state: State,
+    pub indexes: Indexes,
+    pub applied: Index,
+    /// No frame behind it is read.
+    until: Index,
+    last_frame: Timestamp,
+    /// Frames of the checkpoints that exist, newest first.
+    checkpoints: [Index; 2],
+    report: Recovered,
+}
+
+impl Restored {
+    /// Reads the newest good checkpoint, and the frames after it up to `until`.
+    pub fn read(log: &dyn Log, until: Index) -> Result<Restored, OpenError> {
+        let (mut checkpoints, damaged_checkpoints) = log.checkpoints().load()?;
+        checkpoints.retain(|(at, _)| *at <= until);
+        let mut report = Recovered { damaged_checkpoints, ..Recovered::default() };
+        let known = |n: usize| checkpoints.get(n).map(|(at, _)| *at).unwrap_or_default();
+        let state = newest_state(&checkpoints, &mut report)?;
+        let reader = log.reader();
+        let mut restored = Restored {
+            indexes: Indexes::new(reader.clone()),
+            reader,
+            state,
+            applied: report.checkpoint,
+            until,
+            last_frame: Timestamp(0),
+            checkpoints: [known(0), known(1)],
+            report,
+        };
+        let segments = log.segments();
+        restored.check_reach(&segments)?;
+        for segment in segments {
+            if segment.last_timestamp_ms > 0 {
+                restored.last_frame = Timestamp(segment.last_timestamp_ms);
+            }
+            // One that was retired has only not been deleted yet; one behind the last frame may be cut off.
+            if restored.state.retired < Some(segment.id) && segment.first <= until {
+                restored.recover_segment(segment)?;
+            }
+        }
+        restored.state.timers.restored();
+        // Versions before the removal of segments was recorded did not raise it anywhere else. No receive waits before the start.
+        let _ = restored.state.raise_progress();
+        Ok(restored)
     }
 
     /// The frames after the checkpoint must all be there.
-    fn check_reach(&self, recovered: &Recovered) -> Result<(), OpenError> {
-        let Some(first) = self.log.segments().into_iter().map(|segment| segment.first).next() else {
-            return Ok(());
-        };
-        if recovered.checkpoint == Index(0) && first > Index(1) {
+    fn check_reach(&self, segments: &[SegmentInfo]) -> Result<(), OpenError> {
+        let Some(first) = segments.first().map(|segment| segment.first) else { return Ok(()) };
+        let checkpoint = self.report.checkpoint;
+        if checkpoint == Index(0) && first > Index(1) {
             return Err(OpenError::NoCheckpoint { first });
         }
-        if first.0 > recovered.checkpoint.0 + 1 {
-            let missing = Index(recovered.checkpoint.0 + 1);
-            return Err(OpenError::FramesMissing { checkpoint: recovered.checkpoint, missing });
+        if first.0 > checkpoint.0 + 1 {
+            return Err(OpenError::FramesMissing { checkpoint, missing: Index(checkpoint.0 + 1) });
         }
         Ok(())
     }
 
     /// Takes a segment's stored index when the checkpoint covers the whole segment; scans the segment otherwise.
-    fn recover_segment(&mut self, segment: SegmentInfo, recovered: &mut Recovered) -> Result<(), OpenError> {
-        if segment.has_index && !segment.active && segment.last <= recovered.checkpoint {
+    fn recover_segment(&mut self, segment: SegmentInfo) -> Result<(), OpenError> {
+        if segment.has_index && !segment.active && segment.last <= self.report.checkpoint {
             match self.load_index(segment.id) {
                 Ok(()) => return Ok(()),
-                Err(error) => recovered.damaged_indexes.push(error.to_string()),
+                Err(error) => self.report.damaged_indexes.push(error.to_string()),
             }
         }
-        self.scan_segment(segment, recovered)
+        self.scan_segment(segment)
     }
 
     fn load_index(&mut self, segment: SegmentId) -> Result<(), IndexError> {
@@ -168,47 +215,27 @@ impl Engine {
         Ok(())
     }
 
-    fn scan_segment(&mut self, segment: SegmentInfo, recovered: &mut Recovered) -> Result<(), OpenError> {
+    fn scan_segment(&mut self, segment: SegmentInfo) -> Result<(), OpenError> {
         if !segment.active {
-            recovered.indexes_rebuilt.push(segment.id);
+            self.report.indexes_rebuilt.push(segment.id);
         }
         // From here on the segment has an index in memory, even if that stays empty.
         self.indexes.live_mut(segment.id);
         let mut at = Position(segment.id.0);
         let mut registered = false;
-        while let Some(frame) = self.reader.frame(at)? {
+        while let Some(frame) = self.reader.frame(at)?.filter(|frame| frame.index <= self.until) {
             at = frame.next;
-            let covered = frame.index <= recovered.checkpoint;
+            let covered = frame.index <= self.report.checkpoint;
             if !covered && !registered {
                 self.register(segment.id);
                 registered = true;
             }
-            let context = FrameContext { segment: segment.id, timestamp: Timestamp(frame.timestamp_ms) };
             let scope = if covered { Scope::IndexOnly } else { Scope::StateAndIndex };
-            let mut effects = Effects::default();
-            for located in decode_payload(&frame.payload, frame.position) {
-                let located = located.map_err(|source| malformed(&frame, source))?;
-                match located.record {
-                    Record::Decision(decision) => {
-                        let mut apply = Apply {
-                            state: &mut self.state,
-                            indexes: &mut self.indexes,
-                            transactions: &self.config.transactions,
-                            frame: context,
-                            scope,
-                            effects: &mut effects,
-                        };
-                        apply
-                            .decision(&decision)
-                            .map_err(|source| OpenError::Gap { index: frame.index, source })?;
-                    }
-                    Record::Fact(fact) if !covered => self.state.apply_fact(&fact, &mut effects),
-                    Record::Fact(_) => {}
-                }
-            }
+            let facts = !covered;
+            apply_frame(&mut self.state, &mut self.indexes, &frame, segment.id, scope, facts)?;
             if !covered {
                 self.applied = frame.index;
-                recovered.frames_replayed += 1;
+                self.report.frames_replayed += 1;
             }
         }
         if !registered {
@@ -230,6 +257,32 @@ impl Engine {
             self.state.timers.restore(*key, *timer, segment);
         }
     }
+}
+
+/// Applies the records of a frame that was read from the log.
+pub(super) fn apply_frame(
+    state: &mut State,
+    indexes: &mut Indexes,
+    frame: &Frame,
+    segment: SegmentId,
+    scope: Scope,
+    facts: bool,
+) -> Result<Effects, OpenError> {
+    let context = FrameContext { segment, timestamp: Timestamp(frame.timestamp_ms) };
+    let mut effects = Effects::default();
+    for located in decode_payload(&frame.payload, frame.position) {
+        let located = located.map_err(|source| malformed(frame, source))?;
+        match located.record {
+            Record::Decision(decision) => {
+                let mut apply = Apply { state, indexes, frame: context, scope, effects: &mut effects };
+                let applied = apply.decision(&decision);
+                applied.map_err(|source| OpenError::Gap { index: frame.index, source })?;
+            }
+            Record::Fact(fact) if facts => state.apply_fact(&fact, &mut Dying::default(), &mut effects),
+            Record::Fact(_) => {}
+        }
+    }
+    Ok(effects)
 }
 
 pub(super) fn malformed(frame: &Frame, source: Malformed) -> OpenError {

@@ -12,7 +12,7 @@ use crate::{
     message_ref::MessageRef,
     open_transactions::Half,
     planted,
-    record::{Cause, FetchError, Placement, fetch, put_message},
+    record::{Cause, Decision, FetchError, Placement, fetch, put_message},
     timer::TimerKey,
 };
 
@@ -84,6 +84,35 @@ impl RetireError {
     }
 }
 
+/// The removal of the oldest segment, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Retirement {
+    /// The oldest segment, whose unfinished messages are copied forward in the frames up to this index.
+    copying: Option<(SegmentId, Index)>,
+    /// The segment whose removal was proposed here, as it is reported once its files are deleted.
+    report: Option<Retired>,
+    /// There may be a retired segment whose files can be deleted.
+    look: bool,
+}
+
+impl Default for Retirement {
+    fn default() -> Self {
+        Retirement { copying: None, report: None, look: true }
+    }
+}
+
+impl Retirement {
+    /// A segment was retired, or a checkpoint was written.
+    pub fn look(&mut self) {
+        self.look = true;
+    }
+
+    /// The proposal was refused.
+    pub fn withdraw(&mut self) {
+        self.report = None;
+    }
+}
+
 impl Engine {
     /// Sets how full the volume is: it decides about early deletion and about refusing to store.
     pub fn set_usage(&mut self, usage: Usage) {
@@ -107,15 +136,57 @@ impl Engine {
         Some((u128::from(used) * 100 / u128::from(usage.total.max(1))) as u8)
     }
 
-    /// Removes the oldest segment if its time has come. What must outlive it is copied forward first, which takes two
-    /// steps: this proposes the copies, and a later call removes the segment when they are durable.
+    /// The removal that was proposed here and has not been reported yet.
+    pub fn retiring(&self) -> Option<&Retired> {
+        self.retirement.report.as_ref()
+    }
+
+    /// Whether [`Engine::retire`] may have files to delete.
+    pub fn has_retired(&self) -> bool {
+        self.retirement.look && self.state.retired.is_some()
+    }
+
+    /// Where the log begins when the removals that are on their way are done.
+    pub(super) fn log_start(&self) -> Position {
+        let retired = self.state.retired.max(self.speculation.retiring);
+        let segments = self.log.segments();
+        let first = segments.iter().find(|segment| Some(segment.id) > retired);
+        first.map_or(Position(0), |first| Position(first.id.0))
+    }
+
+    /// Deletes the files of the oldest segment if it has been retired. Both checkpoints must cover it: a start from the
+    /// older one needs every frame after it.
+    pub fn remove_retired(&mut self) -> Result<Option<Retired>, RetireError> {
+        if !self.has_retired() {
+            return Ok(None);
+        }
+        let oldest = self.log.segments().first().copied();
+        let retired = oldest.filter(|oldest| !oldest.active && Some(oldest.id) <= self.state.retired);
+        let Some(oldest) = retired.filter(|oldest| oldest.last <= self.checkpoints[1]) else {
+            self.retirement.look = false;
+            return Ok(None);
+        };
+        self.log.remove_oldest(oldest.id)?;
+        let report = self.retirement.report.take().filter(|report| report.segment == oldest.id);
+        let unknown = Retired { segment: oldest.id, forced: false, damaged: false, contents: None };
+        Ok(Some(report.unwrap_or(unknown)))
+    }
+
+    /// Removes the oldest segment if its time has come. That takes several steps, each of which begins when the one before it
+    /// is committed: this proposes copies of what must outlive the segment, then its removal, and then deletes its
+    /// files.
     pub fn retire(&mut self, now: Timestamp) -> Result<Option<Retired>, RetireError> {
         let now = self.advance(now);
+        if let Some(retired) = self.remove_retired()? {
+            return Ok(Some(retired));
+        }
         let segments = self.log.segments();
         let Some(oldest) = segments.first().copied().filter(|segment| !segment.active) else {
             return Ok(None);
         };
-        // Both checkpoints must cover it: a start from the older one needs every frame after it.
+        if Some(oldest.id) <= self.state.retired.max(self.speculation.retiring) {
+            return Ok(None);
+        }
         let covered = oldest.last <= self.checkpoints[1];
         let indexed = self.indexes.live(oldest.id).is_none();
         let expired = now >= self.expires_at(oldest) && self.may_age_out(&segments, now);
@@ -127,31 +198,31 @@ impl Engine {
         if self.is_needed(oldest, forced) {
             return Ok(None);
         }
-        if self.retiring.is_some_and(|(segment, until)| segment == oldest.id && self.applied < until) {
+        let copying = self.retirement.copying;
+        if copying.is_some_and(|(segment, until)| segment == oldest.id && self.applied < until) {
             return Ok(None);
         }
         // Looked at again after each step: a frame with copies may have been refused, and one step may not be enough.
         if self.copy_forward(oldest, now)? {
             let until = Index(self.log.appended().0 + 1);
-            self.retiring = Some((oldest.id, until));
+            self.retirement.copying = Some((oldest.id, until));
             return Ok(None);
         }
         let contents = if forced { self.contents(oldest.id).ok() } else { None };
         let damaged = self.indexes.is_lost(oldest.id);
-        self.log.remove_oldest(oldest.id)?;
         if expired {
             self.aged_out_at = Some(now);
         }
-        self.retiring = None;
-        self.indexes.forget(oldest.id);
-        self.state.last_use.remove(&oldest.id);
-        self.state.timers.forget_segment(oldest.id);
-        for topic in self.state.topics.values_mut() {
-            topic.queues.iter_mut().for_each(|queue| queue.forget(oldest.id));
+        self.retirement.copying = None;
+        self.retirement.report = Some(Retired { segment: oldest.id, forced, damaged, contents });
+        if !planted::records_retirement(&self.config) {
+            self.indexes.forget_until(oldest.id);
+            self.state.retire(oldest.id);
+            return self.remove_retired();
         }
-        let released = self.state.raise_progress();
-        self.wakes.groups.extend(planted::woken_by_retire(&self.config, released));
-        Ok(Some(Retired { segment: oldest.id, forced, damaged, contents }))
+        self.speculation.retiring = Some(oldest.id);
+        self.propose(None, Decision::Retire { segment: oldest.id });
+        Ok(None)
     }
 
     /// Whether what is older than the retention time may go now.
@@ -216,16 +287,16 @@ impl Engine {
         Timestamp(segment.last_timestamp_ms).max(last_use).after(self.config.retention.keep)
     }
 
-    /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold.
-    /// Says whether there are any.
+    /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold, and the
+    /// end of those that cannot be copied. Says whether there are any.
     fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
         let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
         if !planted::copies_forward(&self.config) {
             return Ok(false);
         }
         let borrowed = self.state.timers.borrowed_within(Position(segment.id.0), segment.end);
-        let borrowed: Vec<(TimerKey, MessageRef)> =
-            borrowed.filter(|(_, message)| message.attempt == 0).collect();
+        // A retry has only the one copy. That the segment goes all the same is because the disk is full.
+        let (borrowed, retries): (Vec<_>, Vec<_>) = borrowed.partition(|(_, message)| message.attempt == 0);
         let listed = match self.indexes.timers(segment.id) {
             Ok(listed) => listed,
             // The segment is damaged, so its index cannot be built again. Retention must not stop here, or the disk fills; the
@@ -253,15 +324,29 @@ impl Engine {
             let placement = Placement::Half { check_after: half.next_check.since(now) };
             (id, half.message, placement, half.deliver_at)
         });
-        let mut any = false;
+        let mut any = !retries.is_empty();
+        retries.into_iter().for_each(|(key, _)| self.drop_timer(key));
         let within = |(_, message, ..): &(_, MessageRef, _, _)| within(message.position);
         for (id, message, placement, due) in timers.chain(halves).filter(within) {
             if self.batch_is_full(message.size as usize) {
                 return Ok(true);
             }
-            any |= self.copy(id, &message, placement, due)?;
+            if self.copy(id, &message, placement, due)? {
+                any = true;
+            } else if let (Placement::Delayed, Some(due)) = (placement, due) {
+                any = true;
+                self.drop_timer(TimerKey { due, id });
+            }
         }
         Ok(any)
+    }
+
+    /// Proposes the end of a delayed message whose body is lost with its segment.
+    fn drop_timer(&mut self, key: TimerKey) {
+        if self.speculation.timers.get(key).is_none() {
+            self.speculation.timers.propose_recall(key);
+            self.propose(None, Decision::Recall { key });
+        }
     }
 
     /// Proposes a copy of one message. `false` when it is damaged: there is nothing to save.

@@ -22,7 +22,7 @@ use crate::{
     index::{IndexError, Unread},
     message_ref::MessageRef,
     planted,
-    pop::FlightKey,
+    pop::{FlightKey, Progress},
     record::{AckReason, Decision, Delivered, Fact, PopFact, Proof},
     state::FinalAttempt,
 };
@@ -169,13 +169,22 @@ impl Engine {
     ) -> Result<Step, PopError> {
         let mut step = Step::default();
         let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
-        let (Some(queue), Some(progress)) = (queue, self.state.progress(group, key)) else { return Ok(step) };
+        let Some(queue) = queue else { return Ok(step) };
+        let mut fresh = None;
+        let progress = match self.state.progress(group, key) {
+            Some(progress) => progress,
+            // Made by the fact, if there is one.
+            None => fresh.insert(Progress::fresh(queue.min(), false)),
+        };
         let attempts_max = self.state.groups.get(&group).map_or(1, |group| group.config.attempts_max());
         let mut reads = READS_MAX;
         for offset in progress.expired(now).take(FLIGHTS_MAX) {
             let Some(flight) = progress.flight(offset) else { continue };
             let named = self.named_home(flight.lock);
             if named.is_some_and(|home| home != topic) {
+                continue;
+            }
+            if self.speculation.dying.contains(FlightKey { group, queue: key, offset }) {
                 continue;
             }
             if step.given.len() >= max {
@@ -275,7 +284,7 @@ impl Engine {
             Ok(to) => to,
             Err(postponed) => return postponed,
         };
-        let log_start = self.log.segments().first().map_or(Position(0), |first| Position(first.id.0));
+        let log_start = self.log_start();
         let queue = self.state.topics.get(&from.topic).and_then(|topic| topic.queue(from.queue));
         let entry = match queue.map(|queue| self.indexes.entry(from, queue, offset)) {
             // An entry in a later segment may outlive the message's own.
@@ -290,9 +299,7 @@ impl Engine {
         let queue = QueueKey { topic: to, queue: QueueId(0) };
         let message = MessageRef::moved(entry, queue, attempts.max(entry.attempt));
         self.propose(None, Decision::SendBack { due: now, message, id: Position(0), left: Some(left) });
-        if let Some(progress) = self.state.known_progress_mut(group, from) {
-            progress.set_ending(offset, true);
-        }
+        self.speculation.dying.insert(left);
         Move::Proposed
     }
 

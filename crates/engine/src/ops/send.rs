@@ -127,7 +127,7 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Sent, SendError> {
         let now = self.advance(now);
-        if self.state.dedup.len() >= self.config.limits.dedup_keys_max {
+        if self.deferred().dedup_keys >= self.config.limits.dedup_keys_max {
             self.forget_expired_keys(now);
         }
         self.check_send(topic, messages, options, types, now)?;
@@ -146,7 +146,7 @@ impl Engine {
         }
         let ticket = self.ticket();
         if let Some(key) = dedup {
-            self.state.dedup.propose(key, ticket);
+            self.speculation.dedup_keys.insert(key, ticket);
         }
         // A lite topic has one queue: a choice among its parent's queues is ignored.
         let mut queue = options.queue.filter(|_| self.topic_id(topic) == Some(id));
@@ -156,8 +156,8 @@ impl Engine {
             // The messages of a batch share a queue.
             queue = Some(chosen);
             let options = planted::send_options(&self.config, options);
-            let placement = place(topic, chosen, message, options, &self.config.transactions, now);
             let key = QueueKey { topic: id, queue: chosen };
+            let Some(placement) = self.place(key, message, options, now) else { break };
             let stored =
                 put_message(&mut self.batch.payload, message, Cause::Send, key, placement, self.time.stamp());
             self.propose_stored(Some(ticket), stored);
@@ -191,7 +191,7 @@ impl Engine {
             return Err(SendError::UnknownTopic { topic: name.clone() });
         };
         // Its deletion comes before the message in the log: the message would be deleted with the topic.
-        if self.deleting_topics.contains(&topic.id) {
+        if self.speculation.deleting_topics.contains(&topic.id) {
             return Err(SendError::Deleting { topic: name.clone() });
         }
         if !topic.config.permission.write {
@@ -280,13 +280,33 @@ impl Engine {
         self.log.scarcity().map_or(Ok(()), |cause| Err(SendError::NoRoom { cause: cause.to_owned() }))
     }
 
+    /// Where a message goes; `None` if its topic is gone.
+    fn place(
+        &mut self,
+        key: QueueKey,
+        message: &Message,
+        options: SendOptions,
+        now: Timestamp,
+    ) -> Option<Placement> {
+        if let Some(half) = options.half {
+            let rules = &self.config.transactions;
+            // Past that time it is given up without having been asked about.
+            let check_after = half.check_after.unwrap_or(rules.first_check_after).min(rules.open_max);
+            return Some(Placement::Half { check_after });
+        }
+        if message.deliver_at.is_some_and(|at| at > now) {
+            return Some(Placement::Delayed);
+        }
+        self.propose_offset(key).map(Placement::Visible)
+    }
+
     /// What the first message with a dedup key was given, if there is one.
     fn duplicate(&self, key: u128, now: Timestamp) -> Result<Option<Sent>, SendError> {
         if !planted::looks_up_dedup_keys(&self.config) {
             return Ok(None);
         }
-        if let Some(ticket) = self.state.dedup.pending(key) {
-            return Ok(Some(Sent::DuplicateOf(ticket)));
+        if let Some(ticket) = self.speculation.dedup_keys.get(&key) {
+            return Ok(Some(Sent::DuplicateOf(*ticket)));
         }
         let Some(first) = self.state.dedup.first(key, now).copied() else { return Ok(None) };
         let size_max = record_size_max(&self.config);
@@ -332,21 +352,4 @@ pub(super) fn choose_queue(topic: &mut Topic, message: &Message, wanted: Option<
         topic.round_robin = (topic.round_robin + 1) % queues;
         QueueId(topic.round_robin)
     })
-}
-
-fn place(
-    topic: &mut Topic,
-    queue: QueueId,
-    message: &Message,
-    options: SendOptions,
-    transactions: &crate::config::Transactions,
-    now: Timestamp,
-) -> Placement {
-    if let Some(half) = options.half {
-        return Placement::Half { check_after: half.check_after.unwrap_or(transactions.first_check_after) };
-    }
-    if message.deliver_at.is_some_and(|at| at > now) {
-        return Placement::Delayed;
-    }
-    Placement::Visible(topic.queue_mut(queue).propose())
 }

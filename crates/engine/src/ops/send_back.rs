@@ -61,6 +61,9 @@ impl Engine {
         let retries_max = back.retries_max.unwrap_or(group.config.retries_max);
         let (group_id, policy) = (group.id, group.config.retry.clone());
         self.indexes.segment_of(back.position).ok_or_else(unknown)?;
+        if back.position < self.log_start() {
+            return Err(unknown());
+        }
         let fetched = fetch_at(&*self.reader, back.position, record_size_max(&self.config));
         let fetched = fetched.map_err(|error| if error.proof().is_some() { unknown() } else { unread() })?;
         let stored = fetched.stored().map_err(|_| unknown())?;

@@ -8,7 +8,7 @@ use crate::{
     dedup::EXPIRED_PER_STEP,
     message_ref::MessageRef,
     planted,
-    record::{Decision, Link},
+    record::{Decision, Fact, Link},
     timer::TimerKey,
 };
 
@@ -35,7 +35,9 @@ impl Engine {
             self.moves_again_at = None;
             self.resume_moves();
         }
-        self.forget_expired_keys(now);
+        if self.state.dedup.next_expiry().is_some_and(|at| at <= now) {
+            self.forget_expired_keys(now);
+        }
         self.fire(now);
         self.end_final_attempts(now);
         if self.checks_again_at.is_some_and(|at| now < at) {
@@ -46,33 +48,37 @@ impl Engine {
         checks
     }
 
-    /// Forgets dedup keys whose window is over: the part of [`Engine::tick`] that is not logged. A start may remember keys
-    /// that were forgotten before it, which no lookup finds.
+    /// Forgets dedup keys whose window is over.
     pub fn forget_expired_keys(&mut self, now: Timestamp) {
         let now = self.advance(now);
-        self.state.dedup.expire(now, planted::expired_keys_max(&self.config, EXPIRED_PER_STEP));
+        let max = planted::expired_keys_max(&self.config, EXPIRED_PER_STEP);
+        if max > 0 && self.state.dedup.first_expiry().is_some_and(|at| at <= now) {
+            self.record(&Fact::KeysExpired { until: now });
+        }
+        self.state.dedup.remove_expired(max);
     }
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let attempt = self.state.final_attempts.first().map(|last| last.visible_at);
         // The next step is taken when the last one is durable; until then nothing can be done about timers.
-        let timer = if self.linking { None } else { self.state.timers.next_due() };
+        let ends = &self.speculation.timers;
+        let timer = if self.speculation.linking { None } else { ends.next_due(&self.state.timers) };
         if self.time.has_moves() {
             return Some(self.time.now());
         }
-        let check = self.state.transactions.next_due();
+        let check = self.state.transactions.next_due(&self.speculation.ending_transactions);
         let check = check.map(|at| self.checks_again_at.map_or(at, |again| at.max(again)));
         let key = self.state.dedup.next_expiry();
         [timer, attempt, self.moves_again_at, check, key].into_iter().flatten().min()
     }
 
     fn fire(&mut self, now: Timestamp) {
-        if self.linking {
+        if self.speculation.linking {
             return;
         }
         let now = planted::timers_now(&self.config, now);
-        let due = self.state.timers.take_due(now, LINKS_PER_TICK);
+        let due = self.speculation.timers.take_due(&self.state.timers, now, LINKS_PER_TICK);
         if due.is_empty() {
             return;
         }
@@ -85,14 +91,14 @@ impl Engine {
             }
         }
         if !links.is_empty() {
-            self.linking = true;
+            self.speculation.linking = true;
             self.propose(None, Decision::Link(links));
         }
     }
 
     fn link(&mut self, key: TimerKey, message: &MessageRef) -> Option<Link> {
         let queue = message.queue;
-        let offset = self.state.topics.get_mut(&queue.topic)?.queue_mut(queue.queue).propose();
+        let offset = self.propose_offset(queue)?;
         Some(Link { key, queue, offset, entry: message.entry(self.time.stamp()) })
     }
 }

@@ -6,8 +6,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use redstart_log::Position;
+
 use super::Engine;
-use crate::{Timestamp, record::Decision, timer::TimerKey};
+use crate::{
+    Receipt, Timestamp,
+    apply::moved_back,
+    record::{Decision, Fact},
+    timer::TimerKey,
+};
 
 /// A clock that goes back by less changes nothing: due times are reached that much later.
 const STEP_BACK_MIN: Duration = Duration::from_secs(10);
@@ -53,6 +60,23 @@ impl Time {
         !self.misplaced.is_empty() && !self.moving
     }
 
+    /// A frame of another owner was applied.
+    pub fn followed(&mut self, frame: Timestamp) {
+        self.now = self.now.max(frame);
+    }
+
+    /// From here on this owner gives the stamps; `stamp` is the latest that was given.
+    pub fn leads(&mut self, stamp: Timestamp) {
+        self.started = None;
+        self.stamp = self.stamp.max(stamp);
+    }
+
+    /// The owner leads no longer. When it does again, that is a start: see [`Engine::adjust`].
+    pub fn stepped_down(&mut self) {
+        self.started = None;
+        self.moving = false;
+    }
+
     /// The decisions that move timers have been applied or withdrawn.
     pub fn moves_ended(&mut self) {
         self.moving = false;
@@ -81,8 +105,9 @@ impl Engine {
         let ahead = self.time.now.since(now);
         if self.time.started.is_none() {
             self.time.started = Some(now);
-            // A million deliveries in each millisecond of the last run would not reach it.
-            self.receipts_from = self.time.now.max(self.time.stamp).max(now).0 << 20;
+            let latest = self.time.now.max(self.time.stamp).max(now);
+            self.receipts_from = Receipt::first_number(self.log.term(), latest);
+            self.limit_checks();
         }
         if ahead >= STEP_BACK_MIN {
             self.bring_back(ahead, now);
@@ -94,28 +119,19 @@ impl Engine {
     /// Delayed messages keep their due times, because they must never be early, unless these are further ahead than the
     /// longest delay that a right clock can have set.
     fn bring_back(&mut self, ahead: Duration, now: Timestamp) {
-        let earlier = |at: Timestamp| if at > now { at.before(ahead).max(now) } else { at };
-        for ((group, topic), subscription) in &mut self.state.subscriptions {
-            let mut moved = false;
-            for progress in &mut subscription.queues {
-                moved |= progress.move_times(earlier);
-            }
-            if moved {
-                self.wakes.groups.push((*group, *topic));
-            }
-        }
+        // What is on its way is not moved, wherever this is applied.
+        let end = self.log.segments().last().map_or(Position(0), |segment| segment.end);
+        let before = self.pending.front().map_or(end, |frame| frame.position);
+        self.record(&Fact::TimesMoved { now, ahead, before });
         // The postponed ones are found again as well.
         self.postponed_moves.clear();
         self.moves_again_at = None;
         self.checks_again_at = None;
-        self.state.final_attempts.clear();
-        self.state.restore_final_attempts(None);
-        self.state.transactions.move_times(earlier);
         let farthest = now.after(self.config.limits.delay_max);
         let retries = self.state.timers.retries_after(now);
         let beyond = self.state.timers.after(farthest);
         self.time.misplaced =
-            retries.chain(beyond).map(|key| (key, earlier(key.due).min(farthest))).collect();
+            retries.chain(beyond).map(|key| (key, moved_back(key.due, ahead, now).min(farthest))).collect();
     }
 
     /// Gives misplaced timers their new due time. Each keeps its message; the handle that recalls it is void.
@@ -124,16 +140,14 @@ impl Engine {
             return;
         }
         let timers = &self.state.timers;
-        let waits = |key| timers.get(key).filter(|_| timers.ending(key).is_none()).copied();
+        let ends = &self.speculation.timers;
+        let waits = |key| timers.get(key).filter(|_| ends.get(key).is_none()).copied();
         self.time.misplaced.retain(|key, _| waits(*key).is_some());
         let some = self.time.misplaced.iter().take(MOVES_PER_TICK);
         let moves: Vec<_> = some.filter_map(|(key, due)| Some((*key, *due, waits(*key)?))).collect();
         for (key, due, message) in moves {
-            self.state.timers.propose_recall(key);
-            self.propose(
-                None,
-                Decision::SendBack { due, message, id: redstart_log::Position(0), left: None },
-            );
+            self.speculation.timers.propose_recall(key);
+            self.propose(None, Decision::SendBack { due, message, id: Position(0), left: None });
             self.propose(None, Decision::Recall { key });
             self.time.moving = true;
         }

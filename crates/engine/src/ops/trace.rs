@@ -211,7 +211,12 @@ impl History<'_> {
                     self.step(at, TraceEvent::Rescheduled { group, visible_at, given_back });
                 }
             }
-            Fact::Offset { .. } | Fact::Reset { .. } | Fact::Checked { .. } | Fact::Subscribed { .. } => {}
+            Fact::Offset { .. }
+            | Fact::Reset { .. }
+            | Fact::Checked { .. }
+            | Fact::Subscribed { .. }
+            | Fact::KeysExpired { .. }
+            | Fact::TimesMoved { .. } => {}
         }
     }
 }

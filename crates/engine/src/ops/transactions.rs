@@ -44,7 +44,7 @@ impl Engine {
     ) -> Result<Ticket, TransactionError> {
         let now = self.advance(now);
         let half = match self.state.transactions.get(id) {
-            Some(half) if !half.ending => *half,
+            Some(half) if !self.speculation.ending_transactions.contains(&id) => *half,
             Some(_) => return Err(TransactionError::NotOpen { id }),
             None => {
                 let ended = self.state.transactions.ended(id);
@@ -54,7 +54,7 @@ impl Engine {
             }
         };
         let topic = half.message.queue.topic;
-        let deleting = self.deleting_topics.contains(&topic);
+        let deleting = self.speculation.deleting_topics.contains(&topic);
         if commit && (deleting || !self.state.topics.contains_key(&topic)) {
             if !deleting {
                 self.propose_end(None, id, half, false, now);
@@ -78,19 +78,15 @@ impl Engine {
             _ if !commit => TransactionEnd::Rollback,
             Some(due) => TransactionEnd::Delayed { due, message: half.message },
             None => {
-                let queue = half.message.queue;
-                match self.state.topics.get_mut(&queue.topic) {
+                let (queue, entry) = (half.message.queue, half.message.entry(self.time.stamp()));
+                match self.propose_offset(queue) {
                     // The topic is gone: there is nothing left to commit to.
                     None => TransactionEnd::Rollback,
-                    Some(topic) => TransactionEnd::Visible {
-                        queue,
-                        offset: topic.queue_mut(queue.queue).propose(),
-                        entry: half.message.entry(self.time.stamp()),
-                    },
+                    Some(offset) => TransactionEnd::Visible { queue, offset, entry },
                 }
             }
         };
-        self.state.transactions.set_ending(id, true);
+        self.speculation.ending_transactions.insert(id);
         self.propose(ticket, Decision::TransactionEnd { id, end });
     }
 
@@ -104,7 +100,7 @@ impl Engine {
     ) -> (Vec<TransactionCheck>, bool) {
         let rules = self.config.transactions.clone();
         let (mut checks, mut all) = (Vec::new(), true);
-        for (id, half) in self.state.transactions.due(now, max) {
+        for (id, half) in self.state.transactions.due(&self.speculation.ending_transactions, now, max) {
             let given_up = half.checks >= rules.checks_max || now >= half.opened_at.after(rules.open_max);
             if given_up {
                 self.propose_end(None, id, half, false, now);
@@ -126,6 +122,22 @@ impl Engine {
             checks.push(check);
         }
         (checks, all)
+    }
+
+    /// Transactions that would be asked about only after the time at which they are given up are asked about then: a setting
+    /// may have changed since they were begun.
+    pub(super) fn limit_checks(&mut self) {
+        let open_max = self.config.transactions.open_max;
+        let late: Vec<Fact> = self
+            .state
+            .transactions
+            .iter()
+            .filter_map(|(id, half)| {
+                let last = half.opened_at.after(open_max);
+                (half.next_check > last).then_some(Fact::Checked { id, checks: half.checks, next: last })
+            })
+            .collect();
+        late.iter().for_each(|fact| self.record(fact));
     }
 
     /// Where the half message of an open transaction is stored.

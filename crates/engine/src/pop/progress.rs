@@ -43,8 +43,26 @@ pub(crate) enum FlightState {
     WithConsumer = 0,
     /// It was given back, and is delivered again from `visible_at` on.
     GivenBack = 1,
-    /// A decision that ends it has been proposed and is not yet durable: its dead letter, or its way to the retry topic.
-    Ending = 2,
+}
+
+/// Flights that facts leave alone, because a decision on its way ends them. See [`Dying`](crate::speculation::Dying).
+pub(crate) trait Spared {
+    fn is_dying(&self, offset: QueueOffset) -> bool;
+    /// A fact would have ended this one.
+    fn pass(&mut self, offset: QueueOffset);
+}
+
+/// No decision is on its way.
+#[cfg(test)]
+pub(crate) struct NoneSpared;
+
+#[cfg(test)]
+impl Spared for NoneSpared {
+    fn is_dying(&self, _: QueueOffset) -> bool {
+        false
+    }
+
+    fn pass(&mut self, _: QueueOffset) {}
 }
 
 /// The place of one group in one queue.
@@ -58,13 +76,11 @@ pub(crate) enum FlightState {
 /// | flights | u32, then 40 bytes each | offset u64, visible at u64, attempt tag u64, receipt number u64, lock u32, attempt u16, priority u8, u8 1 if given back |
 /// | flags | u8 | 1 ordered, 2 started, 4 last used by a consumer that pulls |
 /// | blocked | u32, then 12 bytes each | offset u64, lock u32 |
-///
-/// No flight is ending while a checkpoint is made: that begins only when no decision is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub cursor: Cursor,
     flights: BTreeMap<QueueOffset, Flight>,
-    /// Flights by the time they become visible; not the ending ones.
+    /// Flights by the time they become visible.
     due: BTreeSet<(Timestamp, QueueOffset)>,
     /// Only while the group consumes in order.
     pub locks: Option<Box<GroupLocks>>,
@@ -87,6 +103,13 @@ impl Progress {
     /// The place at which the group would start.
     pub fn not_started(offset: QueueOffset) -> Progress {
         Progress { cursor: Cursor::Single(offset), ..Progress::default() }
+    }
+
+    /// As a group finds a queue that is new to it.
+    pub fn fresh(min: QueueOffset, ordered: bool) -> Progress {
+        let mut progress = Progress::not_started(min);
+        progress.set_ordered(ordered);
+        progress
     }
 
     /// The consumer offset: everything below it is done.
@@ -221,11 +244,12 @@ impl Progress {
         visible_at: Timestamp,
         given_back: bool,
     ) {
+        // Also if the flight is gone: a segment's removal may come before this fact in the log and after it in the owner.
+        self.seq = self.seq.max(seq.wrapping_add(1));
         let Some(mut flight) = self.flights.get(&offset).copied() else { return };
         flight.visible_at = visible_at;
         flight.seq = seq;
         flight.state = if given_back { FlightState::GivenBack } else { FlightState::WithConsumer };
-        self.seq = self.seq.max(seq.wrapping_add(1));
         self.put_flight(offset, flight);
     }
 
@@ -246,18 +270,6 @@ impl Progress {
         moved
     }
 
-    /// A decision that ends the flight has been proposed, or, with `false`, refused. No consumer gets it meanwhile.
-    pub fn set_ending(&mut self, offset: QueueOffset, ending: bool) {
-        let Some(flight) = self.flights.get_mut(&offset) else { return };
-        if ending {
-            flight.state = FlightState::Ending;
-            self.due.remove(&(flight.visible_at, offset));
-        } else if flight.state == FlightState::Ending {
-            flight.state = FlightState::GivenBack;
-            self.due.insert((flight.visible_at, offset));
-        }
-    }
-
     /// Where a consumer that pulls goes on. In order that is the first message that is not done; else the first that no
     /// consumer was given, since what is in flight comes to it through the retry topic.
     pub fn pulls_from(&self) -> QueueOffset {
@@ -267,10 +279,11 @@ impl Progress {
     /// A pull consumer stores where it goes on: what it has met on its way there is done. That is everything before `to`
     /// from the place where it began, see [`Progress::pulls_from`]. Other messages in flight stay there.
     /// Says whether one was in flight, so that others which were blocked by it may come now.
-    pub fn commit(&mut self, to: QueueOffset) -> bool {
+    pub fn commit(&mut self, to: QueueOffset, spared: impl Spared) -> bool {
         let (low, back, ordered) = (self.cursor.low(), to < self.cursor.high(), self.locks.is_some());
         let met = |at: QueueOffset| at < to && (ordered || at >= low);
-        let dropped = self.drop_flights(|at, flight| met(at) || (back && at >= to && flight.is_new()));
+        let dropped =
+            self.drop_flights(|at, flight| met(at) || (back && at >= to && flight.is_new()), spared);
         if let Some(locks) = &mut self.locks {
             locks.forget_before(to);
             locks.forget_from(to);
@@ -284,11 +297,12 @@ impl Progress {
 
     /// An operator moves the group. Messages of the range moved over that are with a consumer are taken from it; those given
     /// back are delivered all the same. Blocked ones are skipped, or met again.
-    pub fn reset(&mut self, to: QueueOffset) {
+    pub fn reset(&mut self, to: QueueOffset, spared: impl Spared) {
         let back = to < self.cursor.high();
-        self.drop_flights(|at, flight| {
+        let drops = |at: QueueOffset, flight: &Flight| {
             (at >= to) == back && (flight.is_new() || flight.state == FlightState::WithConsumer)
-        });
+        };
+        self.drop_flights(drops, spared);
         match &mut self.locks {
             Some(locks) if back => locks.forget_from(to),
             Some(locks) => locks.forget_before(to),
@@ -299,10 +313,22 @@ impl Progress {
     }
 
     /// What has a decision under way stays: that decision ends it, also when it is read back.
-    fn drop_flights(&mut self, drops: impl Fn(QueueOffset, &Flight) -> bool) -> bool {
-        let drops = |at, flight: &Flight| flight.state != FlightState::Ending && drops(at, flight);
-        let dropped: Vec<QueueOffset> =
-            self.flights().filter(|(at, flight)| drops(*at, flight)).map(|(at, _)| at).collect();
+    fn drop_flights(
+        &mut self,
+        drops: impl Fn(QueueOffset, &Flight) -> bool,
+        mut spared: impl Spared,
+    ) -> bool {
+        let mut dropped: Vec<QueueOffset> = Vec::new();
+        for (at, flight) in self.flights() {
+            if spared.is_dying(at) {
+                // If the decision is refused, the flight is given back instead, and then meets this.
+                if drops(at, &Flight { state: FlightState::GivenBack, ..*flight }) {
+                    spared.pass(at);
+                }
+            } else if drops(at, flight) {
+                dropped.push(at);
+            }
+        }
         let mut any = false;
         for at in &dropped {
             any |= self.done(*at);

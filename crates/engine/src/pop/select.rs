@@ -13,6 +13,8 @@ use crate::{
 pub(crate) trait Source {
     fn chunk(&self, offset: QueueOffset) -> Result<Chunk<'_>, IndexError>;
     fn passes(&self, entry: &Entry, budget: &mut Budget) -> Passes;
+    /// Whether a decision on its way ends a message in flight: no consumer gets it.
+    fn is_dying(&self, offset: QueueOffset) -> bool;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +176,7 @@ impl<S: Source> Selection<'_, S> {
             if let Some(flight) = progress.flight(offset)
                 && flight.seq < self.rules.retries_before
                 && these(flight)
+                && !self.source.is_dying(offset)
             {
                 if self.is_enough() {
                     self.out.more = true;
@@ -295,6 +298,7 @@ impl<S: Source> Selection<'_, S> {
                 return;
             }
             let current = flight.state == FlightState::WithConsumer && flight.visible_at > self.rules.now;
+            let current = current && !self.source.is_dying(offset);
             if current && flight.attempt_tag == self.rules.attempt_tag && self.may_deliver(flight.lock) {
                 self.deliver_again(offset, flight, flight.attempt);
             }
@@ -312,7 +316,9 @@ impl<S: Source> Selection<'_, S> {
                 self.out.more = true;
                 return;
             }
-            let Some(flight) = progress.flight(offset) else { continue };
+            let Some(flight) = progress.flight(offset).filter(|_| !self.source.is_dying(offset)) else {
+                continue;
+            };
             let earlier = locks.earlier_flights(flight.lock, offset);
             if earlier.iter().all(|earlier| self.delivers(*earlier)) && self.may_deliver(flight.lock) {
                 self.retry(offset, flight);

@@ -1,7 +1,8 @@
 //! Decisions: they take effect once they are durable, in the order of the log.
 
-use redstart_log::Position;
 use std::time::Duration;
+
+use redstart_log::{Position, SegmentId};
 
 use super::{put_record, unknown_kind};
 use crate::{
@@ -25,7 +26,8 @@ const RECALL: u8 = 8;
 const SEND_BACK: u8 = 9;
 const SETTING: u8 = 10;
 const LEFT_BEHIND: u8 = 11;
-pub(super) const KINDS: std::ops::RangeInclusive<u8> = MESSAGE..=LEFT_BEHIND;
+const RETIRE: u8 = 12;
+pub(super) const KINDS: std::ops::RangeInclusive<u8> = MESSAGE..=RETIRE;
 
 const LINK_LEN: usize = 64;
 
@@ -46,6 +48,7 @@ const LINK_LEN: usize = 64;
 /// | 9 | send back | due u64, [`MessageRef`] |
 /// | 10 | setting | namespace, key, u8 1 if there is a value or 0, value |
 /// | 11 | send back of a flight left behind | [`FlightKey`], due u64, [`MessageRef`] |
+/// | 12 | retire | segment u64 |
 ///
 /// Names, keys and values are a u32 length and UTF-8.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +95,10 @@ pub(crate) enum Decision {
         namespace: String,
         key: String,
         value: Option<String>,
+    },
+    /// A segment, and everything before it, leaves the log: its messages count no more, and its files can be deleted.
+    Retire {
+        segment: SegmentId,
     },
 }
 
@@ -342,6 +349,7 @@ impl Decision {
                 out.put_u8(u8::from(value.is_some()));
                 out.put_str(value.as_deref().unwrap_or_default());
             }),
+            Decision::Retire { segment } => put_record(out, RETIRE, |out| out.put_u64(segment.0)),
         }
     }
 
@@ -385,6 +393,7 @@ impl Decision {
                 let (is_set, value) = (take.u8()? != 0, take.str()?.to_owned());
                 Decision::Setting { namespace, key, value: is_set.then_some(value) }
             }
+            RETIRE => Decision::Retire { segment: SegmentId(take.u64()?) },
             _ => return Err(unknown_kind(kind)),
         };
         take.end()?;

@@ -1,6 +1,8 @@
 //! Facts: what was delivered and what became of it. They take effect at once and are logged afterwards; the loss of one
 //! is at worst a redelivery. A fact names explicit offsets, so replaying it never decides anew.
 
+use std::time::Duration;
+
 use redstart_log::Position;
 
 use super::{
@@ -19,7 +21,9 @@ const OFFSET: u8 = 67;
 const RESET: u8 = 68;
 const CHECKED: u8 = 69;
 const SUBSCRIBED: u8 = 70;
-pub(super) const KINDS: std::ops::RangeInclusive<u8> = POP..=SUBSCRIBED;
+const KEYS_EXPIRED: u8 = 71;
+const TIMES_MOVED: u8 = 72;
+pub(super) const KINDS: std::ops::RangeInclusive<u8> = POP..=TIMES_MOVED;
 
 /// Something that has taken effect already.
 ///
@@ -34,6 +38,8 @@ pub(super) const KINDS: std::ops::RangeInclusive<u8> = POP..=SUBSCRIBED;
 /// | 68 | reset | group u32, queue key, offset u64 |
 /// | 69 | checked | transaction id u64, checks u32, next check u64 |
 /// | 70 | subscribed | group u32, topic u32, u32 count, then offsets u64 |
+/// | 71 | keys expired | until u64 |
+/// | 72 | times moved | now u64, ahead u64 in ms, log position u64 |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fact {
     Pop(PopFact),
@@ -77,6 +83,17 @@ pub(crate) enum Fact {
         group: GroupId,
         topic: TopicId,
         offsets: Vec<QueueOffset>,
+    },
+    /// Dedup keys whose window ended up to `until` are forgotten.
+    KeysExpired {
+        until: Timestamp,
+    },
+    /// The owner's clock was `ahead` until it said `now`. Only transactions that began before a position of the log are
+    /// meant: decisions about others were on their way.
+    TimesMoved {
+        now: Timestamp,
+        ahead: Duration,
+        before: Position,
     },
 }
 
@@ -171,6 +188,12 @@ impl Fact {
                 out.put_u32(topic.0);
                 put_offsets(offsets, out);
             }),
+            Fact::KeysExpired { until } => put_record(out, KEYS_EXPIRED, |out| out.put_u64(until.0)),
+            Fact::TimesMoved { now, ahead, before } => put_record(out, TIMES_MOVED, |out| {
+                out.put_u64(now.0);
+                out.put_u64(ahead.as_millis() as u64);
+                out.put_u64(before.0);
+            }),
         };
     }
 
@@ -212,6 +235,12 @@ impl Fact {
                 topic: TopicId(take.u32()?),
                 offsets: take_offsets(take)?,
             },
+            KEYS_EXPIRED => Fact::KeysExpired { until: Timestamp(take.u64()?) },
+            TIMES_MOVED => Fact::TimesMoved {
+                now: Timestamp(take.u64()?),
+                ahead: Duration::from_millis(take.u64()?),
+                before: Position(take.u64()?),
+            },
             _ => return Err(unknown_kind(kind)),
         };
         take.end()?;
@@ -220,6 +249,14 @@ impl Fact {
 }
 
 impl PopFact {
+    /// The lowest offset that it names.
+    pub fn lowest(&self) -> QueueOffset {
+        let cursors = self.cursors.iter().map(|(_, next)| *next);
+        let blocked = self.blocked.iter().map(|blocked| blocked.offset);
+        let delivered = self.delivered.iter().map(|delivered| delivered.offset);
+        delivered.chain(cursors).chain(blocked).min().unwrap_or(QueueOffset(u64::MAX))
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.group.0);
         put_queue(self.queue, out);

@@ -133,6 +133,7 @@ fn decision() -> impl Strategy<Value = Decision> {
         }),
         group().prop_map(|id| Decision::GroupDelete { id }),
         timer_key().prop_map(|key| Decision::Recall { key }),
+        any::<u64>().prop_map(|segment| Decision::Retire { segment: redstart_log::SegmentId(segment) }),
         // The position of a send-back is its own: it is not written.
         ("[a-z]{0,8}", "[a-z]{0,8}", option::of("\\PC{0,20}"))
             .prop_map(|(namespace, key, value)| Decision::Setting { namespace, key, value }),
@@ -200,6 +201,12 @@ fn fact() -> impl Strategy<Value = Fact> {
         (group(), queue(), offset()).prop_map(|(group, queue, offset)| Fact::Offset { group, queue, offset }),
         (group(), queue(), offset()).prop_map(|(group, queue, offset)| Fact::Reset { group, queue, offset }),
         (position(), any::<u32>(), time()).prop_map(|(id, checks, next)| Fact::Checked { id, checks, next }),
+        time().prop_map(|until| Fact::KeysExpired { until }),
+        (time(), any::<u32>(), position()).prop_map(|(now, ahead, before)| Fact::TimesMoved {
+            now,
+            ahead: Duration::from_millis(ahead.into()),
+            before,
+        }),
         (group(), any::<u32>(), offsets()).prop_map(|(group, topic, offsets)| Fact::Subscribed {
             group,
             topic: TopicId(topic),

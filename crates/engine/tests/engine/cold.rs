@@ -157,7 +157,7 @@ fn retention_goes_on_behind_a_segment_that_is_damaged_with_its_index() {
     let error = broker.engine.job_done(job.run()).unwrap_err();
     assert_eq!(error.damaged_segment(), Some(oldest.id));
     assert_eq!(broker.engine.lost_segments().collect::<Vec<_>>(), [oldest.id]);
-    let retired = broker.engine.retire(broker.now).unwrap().unwrap();
+    let retired = broker.retire().unwrap();
     assert_eq!((retired.segment, retired.damaged), (oldest.id, true));
     assert_eq!(broker.engine.lost_segments().count(), 0);
 }

@@ -191,7 +191,7 @@ fn fill(broker: &mut Broker, count: usize) {
 }
 
 fn retire_all(broker: &mut Broker) -> Vec<Retired> {
-    std::iter::from_fn(|| broker.engine.retire(broker.now).unwrap()).collect()
+    std::iter::from_fn(|| broker.retire()).collect()
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn what_is_not_old_goes_only_when_the_disk_is_very_full_and_is_told_of() {
     assert_eq!(broker.pop("behind", "t", 1, secs(30)).len(), 1);
     for (free, goes) in [(25, false), (16, false), (15, true), (2, true)] {
         broker.engine.set_usage(Usage { total: 100, free });
-        let retired = broker.engine.retire(broker.now).unwrap();
+        let retired = broker.retire();
         assert_eq!(retired.is_some(), goes, "{free} % free");
         let Some(retired) = retired else { continue };
         assert!(retired.forced);

@@ -25,6 +25,12 @@ impl Log for Gate {
     fn committed(&self) -> Index {
         self.log.committed()
     }
+    fn term(&self) -> u64 {
+        self.log.term()
+    }
+    fn set_term(&mut self, term: u64) {
+        self.log.set_term(term);
+    }
     fn flusher(&self) -> Arc<dyn Flusher> {
         self.log.flusher()
     }

@@ -110,6 +110,14 @@ impl Log for FaultyLog {
         self.inner.committed()
     }
 
+    fn term(&self) -> u64 {
+        self.inner.term()
+    }
+
+    fn set_term(&mut self, term: u64) {
+        self.inner.set_term(term);
+    }
+
     fn flusher(&self) -> Arc<dyn Flusher> {
         self.inner.flusher()
     }

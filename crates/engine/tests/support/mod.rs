@@ -113,6 +113,20 @@ impl Broker {
         checks
     }
 
+    /// Removes the oldest segment, if its time has come: commits each step of that.
+    pub fn retire(&mut self) -> Option<Retired> {
+        for _ in 0..10 {
+            if let Some(retired) = self.engine.retire(self.now).unwrap() {
+                return Some(retired);
+            }
+            if !self.engine.has_batch() {
+                return None;
+            }
+            self.commit();
+        }
+        panic!("the removal of a segment does not come to an end")
+    }
+
     pub fn create_topic(&mut self, name: &str, config: TopicConfig) {
         self.engine.put_topic(&topic(name), config).unwrap();
         self.commit();

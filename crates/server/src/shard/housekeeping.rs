@@ -39,6 +39,9 @@ impl Runtime {
         self.encode_checkpoint();
         self.jobs.extend(self.engine.rebuild(now.time));
         if now.uptime < self.housekeeping_at {
+            if self.engine.has_retired() {
+                self.remove_segments(now);
+            }
             return;
         }
         self.housekeeping_at = now.uptime + self.config.housekeeping_interval;
@@ -52,6 +55,11 @@ impl Runtime {
             self.jobs.push(job);
         }
         self.engine.expire_lites(now.time);
+        self.remove_segments(now);
+    }
+
+    /// Takes the next steps of removing the oldest segments. Each begins when the one before it is committed.
+    fn remove_segments(&mut self, now: Now) {
         for _ in 0..RETIRE_PER_ROUND {
             match self.engine.retire(now.time) {
                 Ok(Some(retired)) => {

@@ -60,7 +60,9 @@ impl World {
 
     pub fn retire(&mut self) -> Checked {
         let now = self.now;
-        match self.engine().retire(now) {
+        let retired = self.engine().retire(now);
+        self.model.forced |= self.engine().retiring().is_some_and(|retiring| retiring.forced);
+        match retired {
             Ok(None) => Ok(()),
             Ok(Some(retired)) => {
                 self.storage.fail_read(0);

@@ -57,6 +57,8 @@ pub enum Op {
     Restart,
     Kill,
     PowerCut,
+    /// Leadership is lost and comes back.
+    Depose,
     /// Frames of one size are lost, the next one takes the place of the first of them, and the process starts again.
     Overwrite,
     FailWrite,
@@ -109,6 +111,7 @@ const WEIGHTS: &[(Op, [u64; 5])] = &[
     (Op::Restart, [2, 4, 4, 6, 4]),
     (Op::Kill, [2, 5, 2, 4, 8]),
     (Op::PowerCut, [3, 20, 4, 5, 30]),
+    (Op::Depose, [4, 6, 4, 8, 2]),
     (Op::Overwrite, [0, 1, 0, 0, 15]),
     (Op::FailWrite, [1, 4, 1, 1, 1]),
     (Op::FailSync, [1, 8, 1, 1, 2]),
@@ -178,6 +181,7 @@ impl World {
             }
             Op::Kill => self.restart(Ending::Kill),
             Op::PowerCut => self.restart(Ending::PowerCut),
+            Op::Depose => self.depose(),
             Op::Overwrite => self.overwrite(),
             fault => self.inject(fault),
         }

@@ -83,7 +83,7 @@ impl<'a> Authorization<'a> {
 pub fn header(user: &str, key: &SigningKey, date_time: &str) -> String {
     use std::fmt::Write;
     let mut text = format!("{ALGORITHM} Credential={user}, SignedHeaders={DATE_TIME}, Signature=");
-    for byte in key.sign([date_time.as_bytes()]).as_ref() {
+    for byte in key.sign([date_time.as_bytes()]) {
         // Writing to a text does not fail.
         let _ = write!(text, "{byte:02x}");
     }

@@ -9,8 +9,6 @@
 //! Without separators a signature also fits fields whose values have exchanged characters at their ends. The protocol has it
 //! so.
 
-use std::cmp::Ordering;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Mismatch, SIGNATURE_LEN, SigningKey};
@@ -32,7 +30,12 @@ pub struct Content<'a> {
 impl<'a> Content<'a> {
     pub fn new(fields: impl IntoIterator<Item = (&'a str, &'a str)>, body: &'a [u8]) -> Content<'a> {
         let mut fields: Vec<_> = fields.into_iter().filter(|(name, _)| *name != SIGNATURE).collect();
-        fields.sort_by(|(a, _), (b, _)| java_order(a, b));
+        // For ASCII, the order of bytes is that of UTF-16, and cheap.
+        if fields.iter().all(|(name, _)| name.is_ascii()) {
+            fields.sort_by_key(|(name, _)| *name);
+        } else {
+            fields.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        }
         // A Java client with binary headers sends the fields of a send twice. Its own map of them has the last of each name.
         fields.reverse();
         fields.dedup_by_key(|(name, _)| *name);
@@ -82,10 +85,6 @@ fn is_zone(name: &str) -> bool {
 
 fn is_token(name: &str) -> bool {
     name == SECURITY_TOKEN
-}
-
-fn java_order(a: &str, b: &str) -> Ordering {
-    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Users and policies: stored in the log, and read into the snapshot that decides.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use redstart_auth::{InvalidUser, Secret, Standing, Status, User, seal::Keyring};
 use redstart_engine::{Engine, Ticket, Timestamp};
@@ -57,7 +57,9 @@ impl Access {
         let (users, acls) = shard.ask(|engine, _| (engine.settings(USERS), engine.settings(ACLS)))?.await?;
         let rights = snapshot::rights(&users, &acls, &guard.cluster, &self.store.secrets);
         *guard.rights.write() = Arc::new(rights);
-        guard.version.send_modify(|version| *version += 1);
+        // After the snapshot is in its place: a request that reads the new number is decided by the new rights.
+        guard.version.fetch_add(1, Ordering::Release);
+        guard.renewed.send_replace(());
         Ok(())
     }
 

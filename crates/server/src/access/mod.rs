@@ -16,7 +16,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -68,8 +68,10 @@ struct Guard {
     /// Name of the cluster, which is in the name of its topic for replies.
     cluster: String,
     rights: RwLock<Arc<Rights>>,
-    /// Counts the snapshots.
-    version: watch::Sender<u64>,
+    /// Counts the snapshots. Every request reads it.
+    version: AtomicU64,
+    /// Tells of every new snapshot.
+    renewed: watch::Sender<()>,
     /// Held while a snapshot is made, so that an older one does not take the place of a newer one.
     loading: tokio::sync::Mutex<()>,
     failures: Mutex<Failures>,
@@ -113,6 +115,23 @@ impl Identity {
     }
 }
 
+/// Tells of new snapshots of rights. Where nobody is asked who it is there are none.
+#[derive(Debug)]
+pub(crate) struct Changes(Option<watch::Receiver<()>>);
+
+impl Changes {
+    /// Returns when there is a snapshot that this value has not told of. Dropping the future loses none.
+    pub async fn next(&mut self) {
+        if let Some(renewed) = &mut self.0
+            && renewed.changed().await.is_ok()
+        {
+            return;
+        }
+        // An error means that the process ends.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The caller has not proved who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unauthenticated(String);
@@ -150,7 +169,8 @@ impl Access {
         let guard = Guard {
             cluster: cluster.to_owned(),
             rights: RwLock::default(),
-            version: watch::Sender::new(0),
+            version: AtomicU64::new(0),
+            renewed: watch::Sender::new(()),
             loading: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             wary: AtomicBool::new(false),
@@ -250,12 +270,12 @@ impl Access {
 
     /// The number of the snapshot that decides. A request that waits asks again if it has changed meanwhile.
     pub(crate) fn version(&self) -> u64 {
-        self.guard.as_ref().map_or(0, |guard| *guard.version.borrow())
+        self.guard.as_ref().map_or(0, |guard| guard.version.load(Ordering::Acquire))
     }
 
-    /// Tells of every new snapshot; `None` where nobody is asked who it is.
-    pub(crate) fn changes(&self) -> Option<watch::Receiver<u64>> {
-        self.guard.as_ref().map(|guard| guard.version.subscribe())
+    /// Tells of every snapshot from now on.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes(self.guard.as_ref().map(|guard| guard.renewed.subscribe()))
     }
 
     /// Whether the caller may look at the broker.
@@ -300,10 +320,10 @@ impl Guard {
         proved: Option<&Identity>,
         verify: impl FnOnce(&User) -> Result<(), Disproof>,
     ) -> Result<Identity, Unauthenticated> {
-        let now = self.now();
         // A connection that has authenticated is no guess: others at its address do not slow it.
-        let has_proved = proved.and_then(Identity::user).is_some_and(|user| &**user == name);
-        if !has_proved && self.wary.load(Ordering::Relaxed) {
+        let known = proved.and_then(Identity::user).filter(|user| ***user == *name);
+        if known.is_none() && self.wary.load(Ordering::Relaxed) {
+            let now = self.now();
             let mut failures = self.failures.lock();
             if now - failures.forgot_at >= FORGET_INTERVAL_MS {
                 failures.forgot_at = now;
@@ -314,23 +334,24 @@ impl Guard {
         }
         let rights = self.rights.read().clone();
         let user = rights.user(name);
-        let proved = match user {
+        let outcome = match user {
             Some(user) => verify(user).and_then(|()| match user.status {
                 Status::Enabled => Ok(()),
                 Status::Disabled => Err(Disproof::KnowsSecret(format!("the user {name} is disabled"))),
             }),
             None => verify(&self.nobody).and(Err(Disproof::mismatch())),
         };
-        match proved {
+        match outcome {
             Ok(()) => {}
             Err(Disproof::KnowsSecret(why)) => return Err(Unauthenticated(why)),
             Err(Disproof::Guess(why)) => {
-                self.failures.lock().attempts.failed(name, user.is_some(), source, now);
+                self.failures.lock().attempts.failed(name, user.is_some(), source, self.now());
                 self.wary.store(true, Ordering::Relaxed);
                 return Err(Unauthenticated(why));
             }
         }
-        Ok(Identity { user: Some(name.into()), source })
+        let user = known.map_or_else(|| name.into(), Arc::clone);
+        Ok(Identity { user: Some(user), source })
     }
 
     /// Milliseconds of a clock that does not go back.

@@ -181,10 +181,7 @@ impl Service {
     fn caller<'a>(&self, head: &'a Head, identity: &Identity, version: u64) -> Result<Caller<'a>, Refusal> {
         let Head { headers, peer } = head;
         let client = metadata::client_id(headers).ok_or_else(Refusal::client_id)?;
-        if self.config.resources.access.is_on() && !self.clients.claim(client, identity) {
-            return Err(Refusal::taken());
-        }
-        let has_settings = self.clients.seen(client);
+        let has_settings = self.clients.called(client, identity).ok_or_else(Refusal::taken)?;
         Ok(Caller { client, has_settings, peer, version, headers })
     }
 }

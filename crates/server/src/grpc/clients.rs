@@ -203,19 +203,24 @@ impl Clients {
         known.put(id, Client { settings, remote, stream, seen, halves, identity })
     }
 
-    /// Ties a known client to the user that calls with its id. `false` when it is another user's.
-    pub fn claim(&self, id: &str, identity: &Identity) -> bool {
+    /// Ties a known client to the user that calls with its id and notes that it is alive. Returns whether the server has its
+    /// settings; `None` when the client is another user's.
+    pub fn called(&self, id: &str, identity: &Identity) -> Option<bool> {
         let mut known = self.lock();
-        let Some(client) = known.by_id.get_mut(id) else { return true };
-        client.identity.get_or_insert_with(|| identity.clone()).is_same_user(identity)
+        let Some(client) = known.by_id.get_mut(id) else { return Some(false) };
+        let owner = client.identity.get_or_insert_with(|| identity.clone());
+        if !owner.is_same_user(identity) {
+            return None;
+        }
+        client.seen = Instant::now();
+        Some(client.settings.is_some())
     }
 
-    /// Notes that the client is alive. `false` when the server does not have its settings.
-    pub fn seen(&self, id: &str) -> bool {
-        self.lock().by_id.get_mut(id).is_some_and(|client| {
+    /// Notes that the client is alive.
+    pub fn seen(&self, id: &str) {
+        if let Some(client) = self.lock().by_id.get_mut(id) {
             client.seen = Instant::now();
-            client.settings.is_some()
-        })
+        }
     }
 
     /// Adds a client that has sent no settings yet, as happens after a restart of the server.
@@ -391,9 +396,10 @@ mod tests {
     fn a_client_id_is_for_one_user_until_it_is_forgotten() {
         let clients = Clients::default();
         let register = |name: &str| clients.register("c", &user(name), settings(0), None, stream());
-        assert!(clients.claim("c", &user("a")), "of nobody yet");
+        assert_eq!(clients.called("c", &user("a")), Some(false), "of nobody yet");
         assert_eq!(register("a"), Ok(()));
-        assert!(clients.claim("c", &user("a")) && !clients.claim("c", &user("b")));
+        assert_eq!(clients.called("c", &user("a")), Some(true));
+        assert_eq!(clients.called("c", &user("b")), None);
         assert_eq!(register("b"), Err(Unregistered::Taken));
         clients.remove("c");
         assert_eq!(register("b"), Ok(()));
@@ -456,6 +462,6 @@ mod tests {
         assert!(clients.stream_of("c").unwrap().is_some_and(|stream| stream.is_same(&new)));
         clients.stream_ended("c", &new);
         assert!(clients.stream_of("c").unwrap().is_none());
-        assert!(clients.seen("c"), "it is still known");
+        assert_eq!(clients.called("c", &user("u")), Some(true), "it is still known");
     }
 }

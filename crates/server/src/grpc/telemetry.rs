@@ -8,7 +8,6 @@ use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
 };
-use tokio::sync::watch;
 use tonic::Status;
 
 use super::{
@@ -51,17 +50,6 @@ async fn repeat(stream: WeakCommandStream, answer: TelemetryCommand) {
         // A client whose stream is full or closed is not waiting for settings.
         let _ = stream.try_send(answer);
     }
-}
-
-/// Waits until rights change; for ever where nobody is asked for any.
-async fn changed(rights: &mut Option<watch::Receiver<u64>>) {
-    if let Some(changes) = rights
-        && changes.changed().await.is_ok()
-    {
-        return;
-    }
-    // An error means that the process ends.
-    std::future::pending::<()>().await;
 }
 
 /// The answer to a stream that is not admitted.
@@ -123,7 +111,7 @@ impl Service {
             let next = tokio::select! {
                 next = incoming.next::<TelemetryCommand>() => next,
                 // Commands reach the client over this stream only while it has the rights.
-                () = changed(&mut rights_changed) => {
+                () = rights_changed.next() => {
                     let settings = self.clients.settings(client).unwrap_or_default();
                     if self.may_announce((remote, identity), || rights::announced(&settings), outgoing) {
                         continue;

@@ -160,7 +160,7 @@ impl Service {
 
     pub(super) async fn forward(
         &self,
-        Admitted { caller, request }: Admitted<'_, ForwardMessageToDeadLetterQueueRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, ForwardMessageToDeadLetterQueueRequest>,
     ) -> Result<(), Refusal> {
         let reason = caller.dead_letter_reason();
         let scope = std::sync::Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);

@@ -21,6 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Admitted<'a, R> {
     pub caller: Caller<'a>,
+    pub identity: Identity,
     pub request: R,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Caller<'a> {
     /// The connection that the call came over.
     pub peer: &'a Arc<Peer>,
     /// The snapshot of rights that decided about the call, or one before it.
-    version: u64,
+    pub version: u64,
     headers: &'a HeaderMap,
 }
 
@@ -109,7 +110,7 @@ impl Service {
         };
         let allowed = self.authorize(&identity, || request.needs());
         match allowed.and_then(|()| self.caller(head, &identity, version)) {
-            Ok(caller) => Ok(Admitted { caller, request }),
+            Ok(caller) => Ok(Admitted { caller, identity, request }),
             Err(refusal) => {
                 let by = (head.peer.remote, &identity);
                 audit::denied(self, by, audit::name_of::<R>(), || request.needs(), &refusal);

@@ -168,7 +168,7 @@ impl Grpc {
             TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
         let signer = Signer::open(data_dir).map_err(StartError::Key)?;
         let clients = Arc::new(Clients::default());
-        let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone()));
+        let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone(), config.resources.access.clone()));
         let (stopping, stopped) = watch::channel(false);
         let Limits { connections_max, silent_max, .. } = config.limits;
         let port = config.resources.connections.port("gRPC", PortLimits { connections_max, silent_max });

@@ -12,9 +12,11 @@ use redstart_wire::v2::{
 use super::{
     admission::{Admitted, Refusable},
     answer::Part,
+    audit,
     convert::{Envelope, from_duration, from_timestamp, to_wire},
     receive::filter,
     refusal::{Refusal, ok},
+    rights::Needing as _,
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
 };
@@ -38,9 +40,9 @@ fn queue_offset(offset: i64) -> Result<QueueOffset, Refusal> {
 impl Service {
     pub(super) async fn pull(
         &self,
-        Admitted { caller, request }: Admitted<'_, PullMessageRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, PullMessageRequest>,
     ) -> Result<Answers<PullMessageResponse>, Refusal> {
-        let queue = request.message_queue.unwrap_or_default();
+        let queue = request.message_queue.clone().unwrap_or_default();
         let resource = queue.topic.clone().unwrap_or_default();
         let filter = filter(request.filter_expression.as_ref())?;
         let wait = request.long_polling_timeout.as_ref().and_then(from_duration).unwrap_or_default();
@@ -55,6 +57,8 @@ impl Service {
             wait: wait.min(LONG_POLL_MAX),
         };
         let pulled = self.shard.pull(pull)?.await??;
+        // It may have waited.
+        self.admit_again(caller, audit::name_of::<PullMessageRequest>(), || request.needs())?;
         let next = pulled.next;
         let mut messages = Messages {
             bodies: self.shard.bodies().clone(),

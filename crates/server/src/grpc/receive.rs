@@ -17,10 +17,12 @@ use redstart_wire::v2::{
 use super::{
     admission::{Admitted, Caller, Refusable},
     answer::Part,
+    audit,
     clients::Polling,
     convert::{Envelope, from_duration, timestamp, to_wire},
     lite::{BIND_TOPIC, only_for_lites},
     refusal::{Refusal, ok},
+    renewal::Holder,
     service::{Answers, Service},
     settings::LONG_POLL_MAX,
     unflushed::{Deliveries, Renew},
@@ -32,8 +34,6 @@ use crate::{
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
 };
 
-/// The name of the call in the audit log.
-const RECEIVE: &str = "ReceiveMessageRequest";
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
 /// What a client may ask for.
@@ -54,7 +54,7 @@ pub(super) struct Received {
 impl Service {
     pub(super) async fn receive(
         &self,
-        Admitted { caller, request }: Admitted<'_, ReceiveMessageRequest>,
+        Admitted { caller, identity, request }: Admitted<'_, ReceiveMessageRequest>,
     ) -> Received {
         self.clients.touch(caller.client);
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
@@ -68,13 +68,24 @@ impl Service {
         let handover = Arc::new(Mutex::new(Handover::new(&self.give_back_queue, &popped)));
         let needs = || Needs::nothing().consume(topic.name.as_str(), group.name.as_str(), Action::Sub);
         // It may have waited. Messages that are not sent go back to their queues.
-        if let Err(refusal) = self.admit_again(caller, RECEIVE, needs) {
+        if let Err(refusal) = self.admit_again(caller, audit::name_of::<ReceiveMessageRequest>(), needs) {
             return refused(&refusal);
         }
         let deliveries = within(popped.deliveries, ANSWER_BYTES_MAX, &handover).into_iter();
         if deliveries.len() == 0 {
             return refused(&nothing());
         }
+        let renew = auto_renew.then(|| Renew {
+            renewal: self.renewal.clone(),
+            holder: Holder {
+                client: caller.client.to_owned(),
+                identity,
+                topic: topic.name.clone(),
+                group: group.name,
+                decided_by: caller.version.into(),
+            },
+            until,
+        });
         let messages = Messages {
             service: self.clone(),
             deliveries,
@@ -83,11 +94,6 @@ impl Service {
             handover: handover.clone(),
             account: caller.peer.account.clone(),
         };
-        let renew = auto_renew.then(|| Renew {
-            renewal: self.renewal.clone(),
-            client: caller.client.to_owned(),
-            until,
-        });
         // Bodies are read while the answer is written: an answer that waits for its permit must not hold any.
         let contents = stream::once(messages.contents()).flatten();
         Received { frames: frames(contents), deliveries: Some(Deliveries { handover, renew }) }

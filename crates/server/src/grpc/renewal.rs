@@ -1,19 +1,24 @@
 //! Renews the invisible time of messages that push consumers process: those clients do not do it themselves. A client that is
-//! gone has its messages delivered to others.
+//! gone, or may no longer consume what it holds, has its messages delivered to others.
 //!
 //! Times are those of the monotonic clock, so that a jump of the wall clock changes nothing.
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use redstart_auth::Action;
 use redstart_engine::{AckError, Receipt};
 
 use super::{clients::Clients, receive::RENEWED_INVISIBLE};
 use crate::{
+    access::{Access, Identity, Needs},
     shard::{ShardHandle, Unavailable},
     throttle::Throttle,
 };
@@ -25,9 +30,37 @@ const RENEW_MAX: Duration = Duration::from_secs(3 * 3600);
 /// Messages of a client that is gone come again after this. The client may have seen them, so the delivery counts.
 const ORPHAN_DELAY: Duration = Duration::from_secs(1);
 
+/// The consumer that holds the messages of one answer, and by which rights.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub client: String,
+    pub identity: Identity,
+    pub topic: String,
+    pub group: String,
+    /// The snapshot of rights that allowed it to hold them, or one before it.
+    pub decided_by: AtomicU64,
+}
+
+impl Holder {
+    /// Decides again once for every change of rights.
+    fn may_consume(&self, access: &Access) -> bool {
+        // Before the decision: a snapshot that comes later must not go unnoticed.
+        let version = access.version();
+        if version == self.decided_by.load(Ordering::Relaxed) {
+            return true;
+        }
+        let needs = Needs::nothing().consume(self.topic.as_str(), self.group.as_str(), Action::Sub);
+        let may = access.authorize(&self.identity, &needs).is_ok();
+        if may {
+            self.decided_by.store(version, Ordering::Relaxed);
+        }
+        may
+    }
+}
+
 #[derive(Debug)]
 struct Tracked {
-    client: String,
+    holder: Arc<Holder>,
     since: Instant,
     until: Instant,
 }
@@ -37,18 +70,18 @@ struct Tracked {
 enum Due {
     No,
     Renew,
-    /// Its client is gone: the message is delivered again soon.
+    /// Its client is gone or has lost the right to it: the message is delivered again soon.
     Orphaned,
     /// It was renewed for too long, or its time ran out before it could be renewed: it is tracked no more.
     Over,
 }
 
 impl Tracked {
-    fn due(&self, alive: bool, now: Instant) -> Due {
+    fn due(&self, is_held: bool, now: Instant) -> Due {
         if self.until <= now {
             return Due::Over;
         }
-        if !alive {
+        if !is_held {
             return Due::Orphaned;
         }
         if now.saturating_duration_since(self.since) > RENEW_MAX {
@@ -70,18 +103,19 @@ struct Applied {
 pub(super) struct Renewal {
     shard: ShardHandle,
     clients: Arc<Clients>,
+    access: Access,
     tracked: Mutex<HashMap<Receipt, Tracked>>,
 }
 
 impl Renewal {
-    pub fn new(shard: ShardHandle, clients: Arc<Clients>) -> Renewal {
-        Renewal { shard, clients, tracked: Mutex::default() }
+    pub fn new(shard: ShardHandle, clients: Arc<Clients>, access: Access) -> Renewal {
+        Renewal { shard, clients, access, tracked: Mutex::default() }
     }
 
-    /// Tracks deliveries of a client; their invisible time ends at `until` unless it is renewed.
-    pub fn add(&self, receipts: impl IntoIterator<Item = Receipt>, client: &str, until: Instant) {
+    /// Tracks deliveries; their invisible time ends at `until` unless it is renewed.
+    pub fn add(&self, receipts: impl IntoIterator<Item = Receipt>, holder: &Arc<Holder>, until: Instant) {
         let since = Instant::now();
-        let tracked = |receipt| (receipt, Tracked { client: client.to_owned(), since, until });
+        let tracked = |receipt| (receipt, Tracked { holder: holder.clone(), since, until });
         self.tracked.lock().extend(receipts.into_iter().map(tracked));
     }
 
@@ -93,12 +127,14 @@ impl Renewal {
         }
     }
 
-    /// One round: renews what is due, and returns the messages of clients that are gone.
+    /// One round: renews what is due, and returns the messages of clients that are gone or have lost their rights.
     pub async fn renew(&self) {
         let now = Instant::now();
         let (mut renewed, mut orphaned) = (Vec::new(), Vec::new());
         self.tracked.lock().retain(|receipt, tracked| {
-            match tracked.due(self.clients.is_alive(&tracked.client), now) {
+            let holder = &tracked.holder;
+            let is_held = self.clients.is_alive(&holder.client) && holder.may_consume(&self.access);
+            match tracked.due(is_held, now) {
                 Due::No => {}
                 Due::Renew => renewed.push(*receipt),
                 Due::Orphaned => orphaned.push(*receipt),
@@ -116,7 +152,11 @@ impl Renewal {
 
     fn tracked_for(&self, client: &str) -> Vec<Receipt> {
         let tracked = self.tracked.lock();
-        tracked.iter().filter(|(_, tracked)| tracked.client == client).map(|(receipt, _)| *receipt).collect()
+        tracked
+            .iter()
+            .filter(|(_, tracked)| tracked.holder.client == client)
+            .map(|(receipt, _)| *receipt)
+            .collect()
     }
 
     /// The table changes only after the engine has answered: what the shard has no room for is tried again in the next round.
@@ -176,7 +216,14 @@ mod tests {
     fn a_message_is_renewed_shortly_before_its_time_is_out_and_not_for_ever() {
         let since = Instant::now();
         let s = Duration::from_secs;
-        let tracked = |until| Tracked { client: "c".to_owned(), since, until: since + until };
+        let holder = Arc::new(Holder {
+            client: "c".to_owned(),
+            identity: Identity::of("u"),
+            topic: "t".to_owned(),
+            group: "g".to_owned(),
+            decided_by: AtomicU64::new(0),
+        });
+        let tracked = |until| Tracked { holder: holder.clone(), since, until: since + until };
         assert_eq!(tracked(s(60)).due(true, since), Due::No);
         assert_eq!(tracked(s(60)).due(true, since + s(41)), Due::Renew);
         assert_eq!(tracked(s(60)).due(true, since + s(59)), Due::Renew, "as often as it takes");

@@ -21,7 +21,7 @@ impl Service {
     /// Stores the messages of a request, all or none.
     pub(super) async fn send(
         &self,
-        Admitted { caller, request }: Admitted<'_, SendMessageRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, SendMessageRequest>,
     ) -> Result<SendMessageResponse, Refusal> {
         let Some(first) = request.messages.first() else {
             return Err(Refusal::new(Code::MessageCorrupted, "no message to send"));

@@ -58,8 +58,12 @@ impl Service {
         let mut stopped = self.stopped.clone();
         let renewing = async {
             let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+            let mut rights_changed = self.config.resources.access.changes();
             loop {
-                interval.tick().await;
+                tokio::select! {
+                    _ = interval.tick() => {}
+                    () = rights_changed.next() => {}
+                }
                 self.renewal.renew().await;
             }
         };
@@ -157,14 +161,14 @@ macro_rules! answer {
 impl Service {
     pub(super) async fn query_route(
         &self,
-        Admitted { caller, request }: Admitted<'_, v2::QueryRouteRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, v2::QueryRouteRequest>,
     ) -> v2::QueryRouteResponse {
         answer!(QueryRouteResponse { message_queues } = self.route(request, caller.peer).await)
     }
 
     pub(super) async fn query_assignment(
         &self,
-        Admitted { caller, request }: Admitted<'_, v2::QueryAssignmentRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, v2::QueryAssignmentRequest>,
     ) -> v2::QueryAssignmentResponse {
         answer!(QueryAssignmentResponse { assignments } = self.assignment(request, caller.peer).await)
     }
@@ -272,7 +276,7 @@ impl Service {
 
     pub(super) async fn sync_lite_subscription(
         &self,
-        Admitted { caller, request }: Admitted<'_, v2::SyncLiteSubscriptionRequest>,
+        Admitted { caller, request, .. }: Admitted<'_, v2::SyncLiteSubscriptionRequest>,
     ) -> v2::SyncLiteSubscriptionResponse {
         answer!(SyncLiteSubscriptionResponse = self.sync_lites(caller.client, request).await)
     }

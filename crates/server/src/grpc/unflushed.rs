@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::renewal::Renewal;
+use super::renewal::{Holder, Renewal};
 use crate::handover::Handover;
 
 /// The deliveries of an answer. If it is dropped before [`Deliveries::arrived`], the messages go back to their queues.
@@ -25,11 +25,11 @@ pub(super) struct Deliveries {
     pub renew: Option<Renew>,
 }
 
-/// The client for which the server renews the deliveries.
+/// The consumer for which the server renews the deliveries.
 #[derive(Debug)]
 pub(super) struct Renew {
     pub renewal: Arc<Renewal>,
-    pub client: String,
+    pub holder: Holder,
     /// The end of their invisible time if they are not renewed.
     pub until: Instant,
 }
@@ -37,8 +37,8 @@ pub(super) struct Renew {
 impl Deliveries {
     fn arrived(self) {
         let receipts = self.handover.lock().complete();
-        if let Some(Renew { renewal, client, until }) = self.renew {
-            renewal.add(receipts, &client, until);
+        if let Some(Renew { renewal, holder, until }) = self.renew {
+            renewal.add(receipts, &Arc::new(holder), until);
         }
     }
 }

@@ -2,12 +2,24 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::time::Duration;
+
 use redstart_server::{Access, shard::ShardHandle};
 
 pub const CLUSTER: &str = "DefaultCluster";
 
 pub fn secret(user: &str) -> String {
     format!("secret-of-{user}")
+}
+
+/// Returns when a poll waits in the shard.
+pub async fn a_poll_waits(shard: &ShardHandle) {
+    let waits = async {
+        while shard.counters().waiting_receives() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waits).await.expect("a poll should wait");
 }
 
 async fn put(shard: &ShardHandle, namespace: &'static str, key: String, text: Option<String>) {

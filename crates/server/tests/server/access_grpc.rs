@@ -21,7 +21,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::access_support::{CLUSTER, grant, secret, user};
+use crate::access_support::{CLUSTER, a_poll_waits, grant, secret, user};
 use crate::support::{self, Broker, code, message, receive_request, resource};
 
 /// Signs every call, or does not.
@@ -339,8 +339,7 @@ async fn a_receive_that_waits_gets_nothing_after_its_right_was_taken_away() {
         contents
     };
     let meanwhile = async {
-        // Mostly it waits by then. If not it is refused at once, which is right as well.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        a_poll_waits(&guarded.broker.shard()).await;
         guarded.grant("app", &[]).await;
         assert_eq!(status_of(&mut root, "SendMessage").await, Code::Ok);
     };
@@ -394,3 +393,62 @@ async fn denials_are_in_the_audit_log() {
         assert!(unauthenticated.contains(part), "{part} is missing in {unauthenticated}");
     }
 }
+#[tokio::test]
+async fn a_pull_that_waits_gets_nothing_after_its_right_was_taken_away() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Sub Topic:t", "Sub Group:g"]).await;
+    let (mut root, mut app) = (guarded.client("root", "c1").await, guarded.client("app", "c2").await);
+    let waiting = async {
+        let request = v2::PullMessageRequest {
+            group: Some(resource("g")),
+            message_queue: queue(),
+            long_polling_timeout: Some(prost_types::Duration { seconds: 15, nanos: 0 }),
+            ..Default::default()
+        };
+        let mut stream = app.pull_message(request).await.unwrap().into_inner();
+        let mut contents = Vec::new();
+        while let Some(next) = stream.message().await.unwrap() {
+            contents.extend(next.content);
+        }
+        contents
+    };
+    let meanwhile = async {
+        a_poll_waits(&guarded.broker.shard()).await;
+        guarded.grant("app", &[]).await;
+        assert_eq!(status_of(&mut root, "SendMessage").await, Code::Ok);
+    };
+    let (contents, ()) = tokio::join!(waiting, meanwhile);
+    let [v2::pull_message_response::Content::Status(status)] = &contents[..] else { panic!("{contents:?}") };
+    assert_eq!(code(Some(status.clone())), Code::Forbidden);
+    assert!(status.message.contains("no right to"), "{status:?}");
+}
+
+#[tokio::test]
+async fn messages_that_a_consumer_holds_go_to_others_when_its_right_is_taken_away() {
+    let guarded = Guarded::start().await;
+    let rights = ["Sub Topic:t", "Sub Group:g"];
+    guarded.grant("app", &rights).await;
+    let (mut root, mut app) = (guarded.client("root", "c1").await, guarded.client("app", "c2").await);
+    assert_eq!(settings_status(&mut app).await, Code::Ok);
+    let request = v2::ReceiveMessageRequest { auto_renew: true, ..receive_request("g", "t") };
+    let receive = async |client: &mut Client, seconds: i64| {
+        let long_polling_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        let request = v2::ReceiveMessageRequest { long_polling_timeout, ..request.clone() };
+        let mut stream = client.receive_message(request).await.unwrap().into_inner();
+        let mut messages = 0;
+        while let Some(next) = stream.message().await.unwrap() {
+            let message = matches!(next.content, Some(v2::receive_message_response::Content::Message(_)));
+            messages += usize::from(message);
+        }
+        messages
+    };
+    assert_eq!(status_of(&mut root, "SendMessage").await, Code::Ok);
+    assert_eq!(receive(&mut app, 10).await, 1);
+    // A change that leaves it its rights takes nothing from it. What is held is not to be had for longer than it takes to be
+    // given back.
+    guarded.grant("app", &["Pub Topic:t", "Sub Topic:t", "Sub Group:g"]).await;
+    assert_eq!(receive(&mut root, 3).await, 0);
+    guarded.grant("app", &["Sub Topic:t"]).await;
+    assert_eq!(receive(&mut root, 15).await, 1, "long before the invisible time of 60 s is over");
+}
+

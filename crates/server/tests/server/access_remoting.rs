@@ -11,7 +11,7 @@ use redstart_auth::{
 use redstart_server::{Access, AuditLog, remoting::SERVED};
 use redstart_wire::remoting::{Command, code};
 
-use crate::access_support::{CLUSTER, grant, secret, user};
+use crate::access_support::{CLUSTER, a_poll_waits, grant, secret, user};
 use crate::remoting_support::{self, Broker, Client, consumer, create_topic, json, producer, request};
 
 struct Guarded {
@@ -589,8 +589,7 @@ async fn a_poll_that_waits_gets_nothing_after_its_right_was_taken_away() {
     ];
     let polling = app.call(code::PULL_MESSAGE, &pull);
     let meanwhile = async {
-        // Mostly it waits by then. If not it is refused at once, which is right as well.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        a_poll_waits(&guarded.broker.shard.handle()).await;
         guarded.grant("app", &[]).await;
         assert_eq!(root.send("t", "for those who may").await.code, code::SUCCESS);
     };

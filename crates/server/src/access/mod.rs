@@ -35,7 +35,7 @@ use redstart_wire::remoting::Command;
 use tokio::sync::watch;
 
 pub use changes::{MakeUserError, SealStoredError};
-pub(crate) use needs::Needs;
+pub(crate) use needs::{Needs, TooManyNames};
 pub use secrets::SealError;
 pub(crate) use snapshot::{ACLS, USERS, read_policy, write_policy};
 pub(crate) use stored_user::StoredUser;

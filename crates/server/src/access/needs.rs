@@ -3,6 +3,14 @@ use std::borrow::Cow;
 use redstart_auth::{Action, Actions, Kind, Need, Resource};
 use redstart_engine::{DLQ_PREFIX, RETRY_PREFIX, TopicName};
 
+/// Topics and groups that a request may name. No client comes near it; what rights are computed for is bounded by it.
+const NAMES_MAX: usize = 10_000;
+
+/// A request names too many topics and groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request names {0} topics and groups, the limit is {NAMES_MAX}")]
+pub(crate) struct TooManyNames(usize);
+
 /// What a request must be allowed to do, all of it.
 ///
 /// The topics of a group's retries and dead letters need no rules of their own: what may be done with the group may be done
@@ -20,6 +28,11 @@ impl<'a> Needs<'a> {
     /// To be a known user is enough.
     pub fn nothing() -> Needs<'a> {
         Needs::default()
+    }
+
+    /// To be called before the names in a request are looked at one by one.
+    pub fn bounded(names: usize) -> Result<(), TooManyNames> {
+        if names > NAMES_MAX { Err(TooManyNames(names)) } else { Ok(()) }
     }
 
     pub fn super_user() -> Needs<'a> {

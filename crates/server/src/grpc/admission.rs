@@ -108,7 +108,8 @@ impl Service {
                 return Err(request.refused(&refusal));
             }
         };
-        let allowed = self.authorize(&identity, || request.needs());
+        let bounded = self.bounded(request.names());
+        let allowed = bounded.and_then(|()| self.authorize(&identity, || request.needs()));
         match allowed.and_then(|()| self.caller(head, &identity, version)) {
             Ok(caller) => Ok(Admitted { caller, identity, request }),
             Err(refusal) => {
@@ -129,6 +130,14 @@ impl Service {
             audit::denied(self, (head.peer.remote, &identity), audit::TELEMETRY, Needs::nothing, refusal);
         })?;
         Ok((caller, identity))
+    }
+
+    /// Refuses a request that names too many topics and groups to ask for rights on each.
+    fn bounded(&self, names: usize) -> Result<(), Refusal> {
+        if self.config.resources.access.is_on() {
+            Needs::bounded(names)?;
+        }
+        Ok(())
     }
 
     /// Whether a caller may do what a request needs.

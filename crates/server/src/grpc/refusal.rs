@@ -8,7 +8,7 @@ use redstart_engine::{
 use redstart_wire::v2::{Code, Status};
 
 use crate::{
-    access::{Denied, Unauthenticated},
+    access::{Denied, TooManyNames, Unauthenticated},
     byte_budget::Spent,
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
 };
@@ -51,6 +51,12 @@ impl From<Unauthenticated> for Refusal {
 impl From<Denied> for Refusal {
     fn from(error: Denied) -> Self {
         Refusal::new(Code::Forbidden, error.to_string())
+    }
+}
+
+impl From<TooManyNames> for Refusal {
+    fn from(error: TooManyNames) -> Self {
+        Refusal::new(Code::BadRequest, error.to_string())
     }
 }
 

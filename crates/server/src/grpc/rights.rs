@@ -15,6 +15,11 @@ const MOVE: Actions = Actions::of(&[Action::Sub, Action::Update]);
 const USE: Actions = Actions::of(&[Action::Pub, Action::Sub, Action::Get]);
 
 pub(super) trait Needing {
+    /// How many topics and groups it names. Asked for first, so that no rights are computed for a request that names too many.
+    fn names(&self) -> usize {
+        2
+    }
+
     fn needs(&self) -> Needs<'_>;
 }
 
@@ -42,9 +47,6 @@ needing! {
     QueryRouteRequest: this => Needs::nothing().topic(name(this.topic.as_ref()), USE),
     QueryAssignmentRequest: this => consume(this.topic.as_ref(), this.group.as_ref(), Action::Sub.into()),
     HeartbeatRequest: this => present(this.client_type(), this.group.as_ref()),
-    SendMessageRequest: this => this.messages.iter().fold(Needs::nothing(), |needs, message| {
-        needs.topic(name(message.topic.as_ref()), Action::Pub)
-    }),
     ReceiveMessageRequest: this => Needs::nothing().consume(
         queue_topic(this.message_queue.as_ref()),
         name(this.group.as_ref()),
@@ -74,6 +76,17 @@ needing! {
     },
     QueryOffsetRequest: this => Needs::nothing().topic(queue_topic(this.message_queue.as_ref()), READ),
     SyncLiteSubscriptionRequest: this => consume(this.topic.as_ref(), this.group.as_ref(), Action::Sub.into()),
+}
+
+impl Needing for v2::SendMessageRequest {
+    fn names(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        let topics = self.messages.iter().map(|message| name(message.topic.as_ref()));
+        topics.fold(Needs::nothing(), |needs, topic| needs.topic(topic, Action::Pub))
+    }
 }
 
 fn consume<'a>(topic: Option<&'a Resource>, group: Option<&'a Resource>, actions: Actions) -> Needs<'a> {

@@ -148,6 +148,10 @@ impl Service {
                     return;
                 }
             }
+            // Before rights are asked for, which takes time for each topic.
+            if let Err(refusal) = check_size(&settings) {
+                return outgoing.fail(Status::invalid_argument(refusal.message));
+            }
             if !self.may_announce((remote, identity), || rights::settings(&settings), outgoing) {
                 return;
             }
@@ -215,11 +219,6 @@ impl Service {
 
     /// Reads and checks a client's settings.
     fn read_settings(&self, settings: &Settings) -> Result<ClientSettings, Refusal> {
-        let len = settings.encoded_len();
-        if len > SETTINGS_BYTES_MAX {
-            let why = format!("settings of {len} bytes; the limit is {SETTINGS_BYTES_MAX}");
-            return Err(Refusal::new(Code::BadRequest, why));
-        }
         let mut known = ClientSettings { kind: kind(settings.client_type()), ..ClientSettings::default() };
         if let Some(agent) = &settings.user_agent {
             known.language = agent.language().as_str_name().to_owned();
@@ -227,12 +226,10 @@ impl Service {
         }
         match &settings.pub_sub {
             Some(PubSub::Publishing(publishing)) => {
-                check_count(publishing.topics.len())?;
                 known.publishes = publishing.topics.iter().filter_map(topic_name).collect();
             }
             Some(PubSub::Subscription(subscription)) => {
                 known.polling = polling(known.kind, settings, subscription);
-                check_count(subscription.subscriptions.len())?;
                 known.group = Some(self.group_name(subscription.group.as_ref())?);
                 for entry in &subscription.subscriptions {
                     known.subscriptions.extend(subscribed(entry)?);
@@ -247,7 +244,17 @@ impl Service {
     }
 }
 
-fn check_count(topics: usize) -> Result<(), Refusal> {
+fn check_size(settings: &Settings) -> Result<(), Refusal> {
+    let len = settings.encoded_len();
+    if len > SETTINGS_BYTES_MAX {
+        let why = format!("settings of {len} bytes; the limit is {SETTINGS_BYTES_MAX}");
+        return Err(Refusal::new(Code::BadRequest, why));
+    }
+    let topics = match &settings.pub_sub {
+        Some(PubSub::Publishing(publishing)) => publishing.topics.len(),
+        Some(PubSub::Subscription(subscription)) => subscription.subscriptions.len(),
+        None => 0,
+    };
     if topics > TOPICS_MAX {
         let why = format!("settings with {topics} topics; the limit is {TOPICS_MAX}");
         return Err(Refusal::new(Code::BadRequest, why));

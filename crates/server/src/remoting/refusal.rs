@@ -7,7 +7,7 @@ use redstart_engine::{
 use redstart_wire::remoting::{BatchError, FieldError, TooLong, body::RegistrationError, code};
 
 use crate::{
-    access::{Denied, Unauthenticated},
+    access::{Denied, TooManyNames, Unauthenticated},
     byte_budget::Spent,
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
 };
@@ -123,6 +123,7 @@ always! {
     BatchError => MESSAGE_ILLEGAL,
     RegistrationError => INVALID_PARAMETER,
     TooLong => SYSTEM_ERROR,
+    TooManyNames => INVALID_PARAMETER,
     RecallError => ILLEGAL_OPERATION,
     TransactionError => SYSTEM_ERROR,
 }

@@ -30,18 +30,7 @@ pub(super) const CREATE: Actions = Actions::of(&[Action::Create]);
 pub(super) const UPDATE: Actions = Actions::of(&[Action::Update]);
 pub(super) const DELETE: Actions = Actions::of(&[Action::Delete]);
 
-/// Topics and groups that a body may name. No client comes near it; what rights are computed for is bounded by it.
-const NAMES_MAX: usize = 10_000;
-
 type Result<'a> = std::result::Result<Needs<'a>, Refusal>;
-
-/// To be called before what a body names is looked at one by one.
-fn bounded(names: usize) -> std::result::Result<(), Refusal> {
-    if names <= NAMES_MAX {
-        return Ok(());
-    }
-    Err(Refusal::invalid(format!("the request names {names} topics and groups, the limit is {NAMES_MAX}")))
-}
 
 /// Every known user may do it.
 pub(super) fn known(_: &Received) -> Result<'_> {
@@ -86,13 +75,13 @@ pub(super) fn end_transaction(received: &Received) -> Result<'_> {
 
 pub(super) fn batch_ack(received: &Received) -> Result<'_> {
     let BatchAcks { acks, .. } = body(received)?;
-    bounded(acks.len())?;
+    Needs::bounded(acks.len())?;
     Ok(acks.into_iter().fold(Needs::nothing(), |needs, ack| needs.consume(ack.topic, ack.group, SUB)))
 }
 
 pub(super) fn lock(received: &Received) -> Result<'_> {
     let LockQueues { consumer_group, mq_set, .. } = body(received)?;
-    bounded(mq_set.len())?;
+    Needs::bounded(mq_set.len())?;
     let needs = Needs::nothing().group(consumer_group, SUB);
     Ok(mq_set.into_iter().fold(needs, |needs, queue| needs.topic(queue.topic, SUB)))
 }
@@ -104,7 +93,7 @@ pub(super) fn heartbeat(received: &Received) -> Result<'_> {
         return Ok(Needs::nothing());
     }
     let Heartbeat { consumer_data_set, .. } = body(received)?;
-    bounded(consumer_data_set.iter().map(|consumer| 1 + consumer.subscription_data_set.len()).sum())?;
+    Needs::bounded(consumer_data_set.iter().map(|consumer| 1 + consumer.subscription_data_set.len()).sum())?;
     let mut needs = Needs::nothing();
     for consumer in consumer_data_set {
         let topics = consumer.subscription_data_set.into_iter().map(|subscription| subscription.topic);
@@ -136,7 +125,7 @@ pub(super) fn request_mode(received: &Received) -> Result<'_> {
 
 pub(super) fn put_topics(received: &Received) -> Result<'_> {
     let TopicConfigList { topic_config_list } = body(received)?;
-    bounded(topic_config_list.len())?;
+    Needs::bounded(topic_config_list.len())?;
     Ok(topic_config_list
         .into_iter()
         .fold(Needs::nothing(), |needs, topic| needs.topic(topic.topic_name, CREATE)))
@@ -149,7 +138,7 @@ pub(super) fn put_group(received: &Received) -> Result<'_> {
 
 pub(super) fn put_groups(received: &Received) -> Result<'_> {
     let GroupConfigs { group_config_list } = body(received)?;
-    bounded(group_config_list.len())?;
+    Needs::bounded(group_config_list.len())?;
     Ok(group_config_list
         .into_iter()
         .fold(Needs::nothing(), |needs, group| needs.group(group.group_name, CREATE)))
@@ -158,7 +147,7 @@ pub(super) fn put_groups(received: &Received) -> Result<'_> {
 /// A group, and the topics of it if some are named.
 pub(super) fn consume_stats(received: &Received) -> Result<'_> {
     let listed = given(received, "topicList").unwrap_or_default().split(';');
-    bounded(listed.clone().count())?;
+    Needs::bounded(listed.clone().count())?;
     let topics = listed.chain(given(received, "topic")).filter(|topic| !topic.is_empty());
     let needs = Needs::nothing().group(received.required("consumerGroup")?, GET);
     Ok(topics.fold(needs, |needs, topic| needs.topic(topic, READ)))
@@ -180,7 +169,7 @@ pub(super) fn clone_offsets(received: &Received) -> Result<'_> {
 pub(super) fn correction(received: &Received) -> Result<'_> {
     let others =
         given(received, "filterGroups").unwrap_or_default().split(',').filter(|group| !group.is_empty());
-    bounded(others.clone().count())?;
+    Needs::bounded(others.clone().count())?;
     let needs = Needs::nothing()
         .topic(received.required("topic")?, GET)
         .group(received.required("compareGroup")?, GET);

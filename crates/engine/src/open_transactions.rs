@@ -40,27 +40,35 @@ pub(crate) struct OpenTransactions {
     /// How many are open.
     by_topic: FxHashMap<TopicId, usize>,
     /// How the last transactions ended, oldest first: a producer that ends one twice gets an answer that says so. Not kept over a start.
-    ended: FxHashMap<Position, bool>,
+    ended: FxHashMap<Position, Ended>,
     ended_order: VecDeque<Position>,
 }
 
 const ENDED_MAX: usize = 16_384;
 
+/// A transaction that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub committed: bool,
+    /// The topic of its message.
+    pub topic: TopicId,
+}
+
 impl OpenTransactions {
     /// Remembers how a transaction ended and forgets it as an open one.
     pub fn end(&mut self, id: Position, committed: bool) {
-        self.remove(id);
+        let Some(Half { message, .. }) = self.remove(id) else { return };
         if self.ended_order.len() == ENDED_MAX
             && let Some(oldest) = self.ended_order.pop_front()
         {
             self.ended.remove(&oldest);
         }
-        self.ended.insert(id, committed);
+        self.ended.insert(id, Ended { committed, topic: message.queue.topic });
         self.ended_order.push_back(id);
     }
 
-    /// Whether a transaction that has ended was committed, as far as that is remembered.
-    pub fn ended(&self, id: Position) -> Option<bool> {
+    /// A transaction that has ended, as far as it is remembered.
+    pub fn ended(&self, id: Position) -> Option<Ended> {
         self.ended.get(&id).copied()
     }
 
@@ -79,11 +87,11 @@ impl OpenTransactions {
         self.open.insert(id, half);
     }
 
-    fn remove(&mut self, id: Position) {
-        if let Some(half) = self.open.remove(&id) {
-            self.due.remove(&(half.next_check, id));
-            count_down(&mut self.by_topic, half.message.queue.topic);
-        }
+    fn remove(&mut self, id: Position) -> Option<Half> {
+        let half = self.open.remove(&id)?;
+        self.due.remove(&(half.next_check, id));
+        count_down(&mut self.by_topic, half.message.queue.topic);
+        Some(half)
     }
 
     pub fn by_topic(&self) -> &FxHashMap<TopicId, usize> {

@@ -5,7 +5,7 @@ use redstart_log::Position;
 use super::Engine;
 use crate::{
     Ticket, Timestamp, TopicId,
-    open_transactions::Half,
+    open_transactions::{Ended, Half},
     record::{Decision, Fact, TransactionEnd},
 };
 
@@ -48,7 +48,7 @@ impl Engine {
             Some(_) => return Err(TransactionError::NotOpen { id }),
             None => {
                 let ended = self.state.transactions.ended(id);
-                return Err(ended.map_or(TransactionError::NotOpen { id }, |committed| {
+                return Err(ended.map_or(TransactionError::NotOpen { id }, |Ended { committed, .. }| {
                     TransactionError::Ended { id, committed }
                 }));
             }
@@ -143,5 +143,10 @@ impl Engine {
     /// Where the half message of an open transaction is stored.
     pub fn half(&self, id: Position) -> Option<(Position, u32)> {
         self.state.transactions.get(id).map(|half| (half.message.position, half.message.size))
+    }
+
+    /// The topic of a transaction that has ended, as far as it is remembered.
+    pub fn topic_of_ended_transaction(&self, id: Position) -> Option<TopicId> {
+        self.state.transactions.ended(id).map(|ended| ended.topic)
     }
 }

@@ -1,6 +1,6 @@
 //! The end of transactions, and checks of those that are still open.
 
-use redstart_engine::{Fetched, TransactionCheck, TransactionError};
+use redstart_engine::{Fetched, TopicId, TransactionCheck, TransactionError};
 use redstart_log::Position;
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 
@@ -27,23 +27,20 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
     let refused = |why: &str| Refusal::new(code::SYSTEM_ERROR, why);
     let (id, _) = read_physical_offset(request.number("commitLogOffset")?)
         .ok_or_else(|| refused("the commit log offset is negative"))?;
-    // The engine accepts the same end of a transaction twice.
-    if let Some((position, size)) = request.ask(move |engine, _| engine.half(id)).await? {
+    let (half, ended) =
+        request.ask(move |engine, _| (engine.half(id), engine.topic_of_ended_transaction(id))).await?;
+    if let Some((position, size)) = half {
         let fetched = request.context.shard.bodies().fetch(position, size).await;
         let fetched = fetched.map_err(|error| Refusal::unread(&error))?;
         let home = fetched.home().map_err(|error| Refusal::unread(&error))?;
-        // The request need not name the topic, or may name another one. Any position can be named: a caller without the right is
-        // told the same as if there were no transaction.
-        request.check_topic(home.topic, PUB).await.map_err(|refusal| match refusal.code {
-            code::NO_PERMISSION => not_open(id),
-            _ => refusal,
-        })?;
+        check(request, id, home.topic).await?;
         if producer_group(&fetched).as_deref() != Some(group) {
             return Err(refused("the half message belongs to another producer group"));
         }
+    } else if let Some(topic) = ended {
+        check(request, id, topic).await?;
     } else if request.access().is_on() {
-        // One that has ended has no topic to ask for a right on, so that its end is told to nobody. Clients do not wait for this
-        // answer.
+        // Nothing is known of it. It must not be ended below either, should it begin now: nobody was asked for a right.
         return Err(not_open(id));
     }
     let ended = request.context.shard.change(move |engine, now| engine.end_transaction(id, commit, now))?;
@@ -53,6 +50,15 @@ pub(super) async fn end(request: &Request) -> Result<Answer, Refusal> {
         other => other?,
     }
     Ok(Answer::ok())
+}
+
+/// Asks for the right to the topic of a transaction: the request need not name the topic, or may name another one. Any position can
+/// be named, so a caller without the right is told the same as if there were no transaction.
+async fn check(request: &Request, id: Position, topic: TopicId) -> Result<(), Refusal> {
+    request.check_topic(topic, PUB).await.map_err(|refusal| match refusal.code {
+        code::NO_PERMISSION => not_open(id),
+        _ => refusal,
+    })
 }
 
 fn not_open(id: Position) -> Refusal {

@@ -456,6 +456,12 @@ async fn a_transaction_is_ended_only_with_the_right_on_its_topic() {
 async fn a_retry_topic_needs_its_own_group_whatever_the_request_names() {
     let guarded = Guarded::start().await;
     let mut app = guarded.client("app").await;
+    // Who may know is told the same as without users: that it has ended so is no error.
+    assert_eq!(root.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS, "the same end twice");
+    guarded.grant("app", &["Pub Topic:secret"]).await;
+    assert_eq!(app.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS);
+    let other_end = end.map(|(name, value)| (name, if name == "commitOrRollback" { "12" } else { value }));
+    assert!(root.call(code::END_TRANSACTION, &other_end).await.remark.unwrap().contains("has ended before"));
     guarded.grant("app", &["All Group:mine", "All Topic:t"]).await;
     assert!(is_denied(&app.send("%RETRY%theirs", "m").await));
     assert!(!is_denied(&app.send("%RETRY%mine", "m").await));

@@ -31,7 +31,7 @@ mod user;
 
 pub use action::{Action, Actions, InvalidAction};
 pub use built_in::built_in;
-pub use policy::{Decision, Entry, InvalidEntry, InvalidWord, Policy, Tier};
+pub use policy::{Decision, Entry, EntryTexts, InvalidEntry, InvalidWord, Policy, Tier};
 pub use resource::{InvalidResource, Kind, Pattern, Resource};
 pub use rights::{Denial, Need, Reason, Rights, Verdict};
 pub use source::{InvalidSource, SourcePattern, Sources};

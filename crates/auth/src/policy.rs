@@ -101,6 +101,9 @@ impl Tier {
     }
 }
 
+/// The texts of a rule: resource, actions, source addresses, decision.
+pub type EntryTexts<'a> = (&'a str, &'a [String], &'a [String], &'a str);
+
 impl Entry {
     /// A rule from the texts of the tools. Blanks around actions and addresses are ignored.
     pub fn read<S: AsRef<str>>(
@@ -136,6 +139,18 @@ impl fmt::Display for Entry {
 impl Policy {
     pub fn new(tier: Tier, entries: Vec<Entry>) -> Policy {
         Policy { tier, entries }
+    }
+
+    /// Reads a policy as tools write it. No tier is that of policies that users make.
+    pub fn read<'a>(
+        tier: Option<&str>,
+        entries: impl IntoIterator<Item = EntryTexts<'a>>,
+    ) -> Result<Policy, InvalidEntry> {
+        let tier = Tier::read(tier.unwrap_or_default())?;
+        let entry = |(resource, actions, sources, decision): EntryTexts<'a>| {
+            Entry::read(resource, actions, sources, decision)
+        };
+        Ok(Policy::new(tier, entries.into_iter().map(entry).collect::<Result<_, _>>()?))
     }
 }
 

@@ -1,6 +1,5 @@
 use redstart_auth::{
-    Entry, InvalidEntry, InvalidUser, InvalidWord, Policy, Rights, Secret, Standing, Status, Tier, User,
-    built_in,
+    InvalidEntry, InvalidUser, InvalidWord, Policy, Rights, Secret, Standing, Status, User, built_in,
 };
 use redstart_wire::remoting::body;
 
@@ -31,12 +30,7 @@ pub fn rights(user: &body::User, acl: Option<&body::Acl>, cluster: &str) -> Resu
 }
 
 fn policy(policy: &body::Policy) -> Result<Policy, InvalidEntry> {
-    let tier = Tier::read(policy.policy_type.as_deref().unwrap_or_default())?;
-    let entry = |entry: &body::PolicyEntry| {
-        let sources = entry.source_ips.as_deref().unwrap_or_default();
-        Entry::read(&entry.resource, &entry.actions, sources, &entry.decision)
-    };
-    Ok(Policy::new(tier, policy.entries.iter().map(entry).collect::<Result<_, _>>()?))
+    Policy::read(policy.policy_type.as_deref(), policy.entries.iter().map(body::PolicyEntry::texts))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Subject, Tier, User, built_in};
+use redstart_auth::{Entry, InvalidEntry, Policy, Rights, Subject, User, built_in};
 use redstart_wire::remoting::body;
 
 use super::{
@@ -49,12 +49,7 @@ fn policies(text: &str) -> Result<Vec<Policy>, String> {
 
 /// A policy of the protocol, checked.
 pub(crate) fn read_policy(policy: &body::Policy) -> Result<Policy, InvalidEntry> {
-    let tier = Tier::read(policy.policy_type.as_deref().unwrap_or_default())?;
-    let entry = |entry: &body::PolicyEntry| {
-        let sources = entry.source_ips.as_deref().unwrap_or_default();
-        Entry::read(&entry.resource, &entry.actions, sources, &entry.decision)
-    };
-    Ok(Policy::new(tier, policy.entries.iter().map(entry).collect::<Result<_, _>>()?))
+    Policy::read(policy.policy_type.as_deref(), policy.entries.iter().map(body::PolicyEntry::texts))
 }
 
 /// The same as the protocol writes it.

@@ -53,6 +53,13 @@ pub struct PolicyEntry {
     pub decision: String,
 }
 
+impl PolicyEntry {
+    /// Resource, actions, source addresses, decision.
+    pub fn texts(&self) -> (&str, &[String], &[String], &str) {
+        (&self.resource, &self.actions, self.source_ips.as_deref().unwrap_or_default(), &self.decision)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,8 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
+use crate::user::NAME_LEN_MAX;
+
 /// Tokens of a user, and of a user at an address.
 const USER: Rate = Rate { burst: 10, refill_ms: 1000 };
 const ADDRESS: Rate = Rate { burst: 100, refill_ms: 100 };
@@ -73,7 +75,7 @@ impl Default for Attempts {
 impl Attempts {
     /// Whether a request that names `user` is to be looked at. Times are in milliseconds of any clock that does not go back.
     pub fn check(&self, user: &str, address: IpAddr, now: i64) -> Result<(), SlowDown> {
-        let origin = Origin::of(address);
+        let (user, origin) = (bounded(user), Origin::of(address));
         let pair = (user.into(), origin);
         let wait = match self.known.wait(&pair, now) {
             Some(wait) => wait,
@@ -105,7 +107,7 @@ impl Attempts {
 
     /// A signature that did not match. `exists` is whether there is a user of that name; others have no tokens of their own.
     pub fn failed(&mut self, name: &str, exists: bool, address: IpAddr, now: i64) {
-        let origin = Origin::of(address);
+        let (name, origin) = (bounded(name), Origin::of(address));
         let pair = (name.into(), origin);
         if self.known.entries.contains_key(&pair) {
             self.known.record(pair, now);
@@ -123,6 +125,12 @@ impl Attempts {
         let pair = (user.into(), Origin::of(address));
         self.known.touch(pair, now);
     }
+}
+
+/// A name that a caller says is kept, so its length is bounded. No user has a longer one, and none has the empty one, which all longer
+/// names share.
+fn bounded(name: &str) -> &str {
+    if name.len() > NAME_LEN_MAX { "" } else { name }
 }
 
 /// How many failures there were, less one for every refill since.
@@ -307,6 +315,18 @@ mod tests {
         assert!(attempts.check("app", address("2001:db8::ffff"), 0).is_err());
         assert!(attempts.check("app", address("2001:db8:0:1::1"), 0).is_ok());
         assert!(attempts.check("app", address("192.0.2.1"), 0).is_err());
+    }
+
+    #[test]
+    fn long_names_are_slowed_and_not_kept() {
+        let mut attempts = Attempts::default();
+        for host in 0..BURST {
+            attempts.failed(&format!("{host}").repeat(1 << 20), false, address("192.0.2.1"), 0);
+        }
+        assert!(attempts.check(&"another".repeat(100), address("192.0.2.1"), 0).is_err());
+        assert!(attempts.check("app", address("192.0.2.1"), 0).is_ok());
+        let longest = attempts.pairs.entries.keys().map(|(name, _)| name.len()).max();
+        assert!(longest.is_some_and(|length| length <= NAME_LEN_MAX), "{longest:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{policy::InvalidWord, signature::SigningKey};
 
-const NAME_LEN_MAX: usize = 64;
+pub(crate) const NAME_LEN_MAX: usize = 64;
 const SECRET_LEN_MAX: usize = 256;
 const SUBJECT_PREFIX: &str = "User:";
 

@@ -258,12 +258,13 @@ fn is_denied(answer: &Command) -> bool {
 #[tokio::test]
 async fn every_request_code_needs_its_right_and_no_other() {
     let guarded = Guarded::start().await;
-    guarded.user("guessed", "Super", "enable").await;
-    let mut app = guarded.client("app").await;
+    let (mut root, mut app) = (guarded.client("root").await, guarded.client("app").await);
     let mut stranger = guarded.broker.client().await;
     let mut left: Vec<(i32, &str)> = SERVED.to_vec();
-    // So that failed attempts from this address are not counted against the user.
-    app.call(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "t")]).await;
+    // So that failed attempts from this address are not counted against the users.
+    for client in [&mut root, &mut app] {
+        client.call(code::GET_ROUTEINFO_BY_TOPIC, &[("topic", "t")]).await;
+    }
     for (names, needs) in TABLE {
         for name in names.split(' ') {
             let at = left.iter().position(|(_, known)| *known == name);
@@ -271,8 +272,11 @@ async fn every_request_code_needs_its_right_and_no_other() {
 
             let anonymous = stranger.call_with(any_request(code)).await;
             assert_eq!(anonymous.code, code::NO_PERMISSION, "{name} without a signature");
-            let forged = stranger.call_with(sign(any_request(code), "guessed", "wrong")).await;
+            // On the connection of a user who has authenticated no attempt is refused for its failures before: it is looked at.
+            let forged = root.client.call_with(sign(any_request(code), "root", "wrong")).await;
             assert_eq!(forged.code, code::NO_PERMISSION, "{name} with a wrong signature");
+            let remark = forged.remark.unwrap();
+            assert!(remark.contains("the signature does not match"), "{name}: {remark}");
 
             guarded.grant("app", &[]).await;
             let without = app.call_with(any_request(code)).await;
@@ -450,18 +454,18 @@ async fn a_transaction_is_ended_only_with_the_right_on_its_topic() {
         told(app.call(code::END_TRANSACTION, &end).await, &format!("transaction {offset} ")),
         expected
     );
-}
-
-#[tokio::test]
-async fn a_retry_topic_needs_its_own_group_whatever_the_request_names() {
-    let guarded = Guarded::start().await;
-    let mut app = guarded.client("app").await;
     // Who may know is told the same as without users: that it has ended so is no error.
     assert_eq!(root.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS, "the same end twice");
     guarded.grant("app", &["Pub Topic:secret"]).await;
     assert_eq!(app.call(code::END_TRANSACTION, &end).await.code, code::SUCCESS);
     let other_end = end.map(|(name, value)| (name, if name == "commitOrRollback" { "12" } else { value }));
     assert!(root.call(code::END_TRANSACTION, &other_end).await.remark.unwrap().contains("has ended before"));
+}
+
+#[tokio::test]
+async fn a_retry_topic_needs_its_own_group_whatever_the_request_names() {
+    let guarded = Guarded::start().await;
+    let mut app = guarded.client("app").await;
     guarded.grant("app", &["All Group:mine", "All Topic:t"]).await;
     assert!(is_denied(&app.send("%RETRY%theirs", "m").await));
     assert!(!is_denied(&app.send("%RETRY%mine", "m").await));
@@ -602,6 +606,141 @@ async fn a_poll_that_waits_gets_nothing_after_its_right_was_taken_away() {
     let (answer, ()) = tokio::join!(polling, meanwhile);
     assert!(is_denied(&answer), "{:?}", answer.remark);
     assert!(answer.body.is_empty());
+}
+
+#[tokio::test]
+async fn hostile_fields_that_come_twice_mean_what_was_signed() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t", "Pub Topic:secret", "Get Topic:*"]).await;
+    let mut app = guarded.client("app").await;
+    let fields = [
+        ("producerGroup", "p"),
+        ("topic", "t"),
+        ("defaultTopic", "TBW102"),
+        ("defaultTopicQueueNums", "4"),
+        ("queueId", "0"),
+        ("sysFlag", "0"),
+        ("bornTimestamp", "1"),
+        ("flag", "0"),
+        ("properties", ""),
+    ];
+    let signed = sign(request(code::SEND_MESSAGE, &fields), "app", &secret("app"));
+    // Another topic in front of the signed one changes nothing, behind it the signature does not fit.
+    let mut before = Command::request(code::SEND_MESSAGE);
+    before.fields.add("topic", "secret");
+    signed.fields.iter().for_each(|(name, value)| before.fields.add(name, value));
+    assert_eq!(app.client.call_with(before).await.code, code::SUCCESS);
+    let mut after = signed.clone();
+    after.fields.add("topic", "secret");
+    assert_eq!(app.client.call_with(after).await.code, code::NO_PERMISSION);
+    for (topic, expected) in [("t", "1"), ("secret", "0")] {
+        let end = app.call(code::GET_MAX_OFFSET, &[("topic", topic), ("queueId", "0")]).await;
+        assert_eq!(end.field("offset"), Some(expected), "{topic}");
+    }
+    // So with the user: the name that is signed for is the name that counts.
+    let mut other = Command::request(code::GET_MAX_OFFSET);
+    other.fields.add(ACCESS_KEY, "root");
+    let own = sign(request(code::GET_MAX_OFFSET, &[("topic", "t"), ("queueId", "0")]), "app", &secret("app"));
+    own.fields.iter().for_each(|(name, value)| other.fields.add(name, value));
+    guarded.grant("app", &[]).await;
+    assert!(is_denied(&app.client.call_with(other).await), "it is app that asks");
+}
+
+#[tokio::test]
+async fn hostile_fields_of_any_size_are_refused_with_a_short_answer() {
+    let guarded = Guarded::start().await;
+    let (long, megabyte) = ("n".repeat(65), "n".repeat(1 << 20));
+    for (user, signature) in
+        [(&*long, "AAAA"), (&megabyte, "AAAA"), ("app", &megabyte), (&megabyte, &megabyte), ("app", "=")]
+    {
+        let forged = request(code::GET_BROKER_CONFIG, &[(ACCESS_KEY, user), (SIGNATURE, signature)]);
+        let answer = guarded.broker.client().await.call_with(forged).await;
+        assert_eq!(answer.code, code::NO_PERMISSION);
+        assert!(answer.remark.as_ref().is_some_and(|remark| remark.len() < 200), "{:?}", answer.remark);
+    }
+    let mut root = guarded.client("root").await;
+    let create = |name: &str| Command {
+        body: format!(r#"{{"password":"{}"}}"#, secret("new")).into(),
+        ..request(code::AUTH_CREATE_USER, &[("username", name)])
+    };
+    for name in [&*long, &megabyte] {
+        assert_eq!(root.call_with(create(name)).await.code, code::INVALID_PARAMETER);
+    }
+    let many = Command {
+        body: format!(r#"{{"acks":[{}]}}"#, vec![r#"{"c":"g","t":"t"}"#; 10_001].join(",")).into(),
+        ..Command::request(code::BATCH_ACK_MESSAGE)
+    };
+    let refused = root.call_with(many).await;
+    assert!(
+        refused.remark.as_ref().is_some_and(|why| why.contains("the limit is 10000")),
+        "{:?}",
+        refused.remark
+    );
+}
+
+#[tokio::test]
+async fn hostile_names_that_look_like_an_allowed_one_are_other_names() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["All Topic:t", "All Group:g"]).await;
+    // The rules of a user whose name differs by its case are not those of this one.
+    guarded.user("App", "Normal", "enable").await;
+    guarded.grant("App", &["Pub Topic:secret"]).await;
+    let mut app = guarded.client("app").await;
+    for topic in [
+        "T",
+        " t",
+        "t ",
+        "t\u{0}",
+        "t\u{200b}",
+        "\u{ff54}",
+        "t/secret",
+        "t:secret",
+        "t*",
+        "*",
+        "secret",
+        "Topic:t",
+    ] {
+        let answer = app.send(topic, "m").await;
+        assert_ne!(answer.code, code::SUCCESS, "{topic:?}");
+        assert!(is_denied(&answer), "{topic:?}: {:?}", answer.remark);
+    }
+    for topic in ["%RETRY%G", "%RETRY%g ", "%RETRY%g2", "%DLQ%G", "%retry%g"] {
+        assert!(is_denied(&app.send(topic, "m").await), "{topic:?}");
+    }
+}
+
+#[tokio::test]
+async fn hostile_users_that_are_named_like_a_super_user_get_none_of_its_rights() {
+    let guarded = Guarded::start().await;
+    let mut root = guarded.client("root").await;
+    for (name, may_be_made) in [("Root", true), ("ROOT", true)] {
+        let body = format!(r#"{{"password":"{}"}}"#, secret(name));
+        let create = Command { body: body.into(), ..request(code::AUTH_CREATE_USER, &[("username", name)]) };
+        assert_eq!(root.call_with(create).await.code == code::SUCCESS, may_be_made, "{name:?}");
+        if may_be_made {
+            let mut twin = guarded.client(name).await;
+            assert!(is_denied(&twin.call(code::AUTH_LIST_USER, &[]).await), "{name:?}");
+            assert!(is_denied(&twin.call(code::CLEAN_UNUSED_TOPIC, &[]).await), "{name:?}");
+        }
+    }
+    assert_eq!(guarded.access.super_users(), ["root"]);
+}
+
+#[tokio::test]
+async fn hostile_addresses_that_try_many_names_are_slowed() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    let mut app = guarded.client("app").await;
+    assert_eq!(app.send("t", "before").await.code, code::SUCCESS);
+    let mut guesser = guarded.broker.client().await;
+    let mut slowed = false;
+    for guess in 0..300 {
+        let command = sign(any_request(code::GET_BROKER_CONFIG), &format!("user-{guess}"), "a guess");
+        slowed |= guesser.call_with(command).await.remark.unwrap().contains("too many failed attempts");
+    }
+    assert!(slowed, "each name was tried once, and the address is one");
+    // A user who has not been here before is slowed with its neighbours, one who has is not.
+    assert_eq!(guarded.client("app").await.send("t", "after").await.code, code::SUCCESS);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod exposure;
 mod health;
 mod logging;
 mod pages;
+mod rotation;
 mod secrets;
 mod serve;
 mod startup;
@@ -67,6 +68,9 @@ enum Command {
         #[arg(long)]
         accept_loss: bool,
     },
+    /// The keys that seal the secrets of users: rotate
+    #[command(subcommand)]
+    Secrets(rotation::Command),
     #[command(flatten)]
     Admin(admin::Command),
     /// Print a script that completes commands and options in a shell
@@ -103,6 +107,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Mqadmin { words } => mqadmin::run(&words),
         Command::Check { dir, accept_loss } => check::run(&dir, accept_loss),
+        Command::Secrets(command) => rotation::run(&command),
         Command::Admin(command) => admin::run(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

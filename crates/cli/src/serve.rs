@@ -105,7 +105,8 @@ fn log_configuration(loaded: &Loaded) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %file, changed = changed.join(" "), "starting");
 }
 
-fn open(config: &Config, files: FileLimits, checks: shard::CheckSink) -> anyhow::Result<Shard> {
+/// Opens the shard of a broker; there is one process at a time that has it.
+pub fn open(config: &Config, files: FileLimits, checks: shard::CheckSink) -> anyhow::Result<Shard> {
     let started = Instant::now();
     let dir = config.data_dir.join("shard-0");
     let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;

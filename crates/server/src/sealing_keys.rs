@@ -1,6 +1,6 @@
 //! The keys that seal the secrets of users: lines of text, each the base64 of 32 random bytes. The first key seals, the others
-//! still open what they have sealed. So a key is rotated by putting a new one on top: the next start seals every secret again, and
-//! a crash at any moment leaves keys that open all of them.
+//! still open what they have sealed. So a key is rotated by putting a new one on top: a command or the next start seals every secret
+//! again, and a crash at any moment leaves keys that open all of them.
 
 use std::{
     fs, io,
@@ -70,9 +70,19 @@ pub fn add(file: &Path) -> Result<Keyring, KeyError> {
     };
     let mut bytes = [0; KEY_LEN];
     SystemRandom::new().fill(&mut bytes).map_err(|_| KeyError::NoRandom)?;
-    let text = format!("{}\n{older}", STANDARD.encode(bytes));
+    write(file, &format!("{}\n{older}", STANDARD.encode(bytes)))
+}
+
+/// Leaves only the first key in a file, durably. What another one sealed does not open any more.
+pub fn keep_first(file: &Path) -> Result<Keyring, KeyError> {
+    let text = fs::read_to_string(file).map_err(|source| KeyError::Read { file: file.to_owned(), source })?;
+    let first = text.split_whitespace().next().unwrap_or_default();
+    write(file, &format!("{first}\n"))
+}
+
+fn write(file: &Path, text: &str) -> Result<Keyring, KeyError> {
     // Before it is written: a file that cannot be read must not be replaced by another.
-    let keys = read_text(&text, &file.display().to_string())?;
+    let keys = read_text(text, &file.display().to_string())?;
     durable_file::replace(file, text.as_bytes(), Readable::ByOwner)
         .map_err(|source| KeyError::Write { file: file.to_owned(), source })?;
     Ok(keys)
@@ -101,6 +111,10 @@ mod tests {
         assert_eq!(second.open("app", &sealed), Ok(secret));
         let read = read_file(&file).unwrap().unwrap();
         assert_eq!(read.current().id(), second.current().id());
+        let only = keep_first(&file).unwrap();
+        assert_eq!((only.current().id(), only.older().len()), (second.current().id(), 0));
+        assert!(only.open("app", &sealed).is_err());
+        assert_eq!(read_file(&file).unwrap().unwrap().older().len(), 0);
     }
 
     #[test]
@@ -119,7 +133,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join(FILE);
         fs::write(&file, "half a k").unwrap();
-        assert!(read_file(&file).is_err() && add(&file).is_err());
+        assert!(read_file(&file).is_err() && add(&file).is_err() && keep_first(&file).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"half a k");
     }
 }

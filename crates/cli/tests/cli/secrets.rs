@@ -4,7 +4,8 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -139,6 +140,105 @@ fn a_key_is_rotated_by_a_new_one_on_top() {
     fs::write(&key, other_key()).unwrap();
     let again = Running::start(&mut broker(&data));
     assert!(users(&again).contains("app"), "the old key is not needed any more");
+}
+
+/// `redstart secrets rotate` for the broker of `data`.
+fn rotate(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+    command.env_clear().args(["secrets", "rotate", "--data-dir"]).arg(data);
+    command
+}
+
+fn keys(data: &Path) -> usize {
+    fs::read_to_string(data.join("secrets.key")).unwrap().lines().count()
+}
+
+#[test]
+fn a_command_rotates_the_key_of_a_stopped_broker() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let said = refused(&mut rotate(&data));
+    assert!(said.contains("no key to rotate") && !data.exists(), "{said}");
+    let first = Running::start(&mut broker(&data));
+    make_app(&first);
+    let old = fs::read_to_string(data.join("secrets.key")).unwrap();
+    let said = refused(&mut rotate(&data));
+    assert!(said.contains("in use"), "{said}");
+    assert_eq!(fs::read_to_string(data.join("secrets.key")).unwrap(), old, "a running broker keeps its key");
+    first.stop();
+    let said = refused(rotate(&data).env("REDSTART_SECRETS_KEY", other_key()));
+    assert!(said.contains("REDSTART_SECRETS_KEY"), "{said}");
+
+    let done = output(&mut rotate(&data));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && said.contains("2 secrets were sealed with the new key"), "{said}");
+    assert_eq!(keys(&data), 2);
+    let done = output(rotate(&data).arg("--drop-older"));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && said.contains("the older keys were removed"), "{said}");
+    let key = fs::read_to_string(data.join("secrets.key")).unwrap();
+    assert!(key.lines().count() == 1 && key != old && !said.contains(key.trim()), "{said}");
+    assert_eq!(fs::metadata(data.join("secrets.key")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(users(&Running::start(&mut broker(&data))).contains("app"));
+
+    // Of the keys in a file outside, the same.
+    let outside = home.path().join("keys");
+    fs::rename(data.join("secrets.key"), &outside).unwrap();
+    let done = output(rotate(&data).arg("--secrets-key-file").arg(&outside));
+    assert!(done.status.success() && !data.join("secrets.key").exists(), "{done:?}");
+    let again = Running::start(broker(&data).arg("--secrets-key-file").arg(&outside));
+    assert!(users(&again).contains("app"));
+}
+
+#[test]
+fn a_rotation_that_cannot_open_a_secret_changes_nothing() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    Running::start(&mut broker(&data)).stop();
+    let key = data.join("secrets.key");
+    fs::write(&key, format!("{}\n", other_key())).unwrap();
+    let said = refused(&mut rotate(&data));
+    assert!(said.contains("admin") && !said.contains(&other_key()), "{said}");
+    assert_eq!(fs::read_to_string(&key).unwrap().trim(), other_key());
+}
+
+#[test]
+fn a_rotation_that_is_killed_leaves_keys_that_open_every_secret() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let first = Running::start(&mut broker(&data));
+    for user in 0..12 {
+        let made = mqadmin(&first, &format!("createUser -b BROKER -u app{user} -p {APP_SECRET}"));
+        assert!(made.status.success(), "{made:?}");
+    }
+    first.stop();
+    let mut interrupted = 0;
+    for round in 0..6 {
+        let before = keys(&data);
+        let mut command = rotate(&data);
+        // Every other one also removes keys.
+        if round % 2 == 1 {
+            command.arg("--drop-older");
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let began = Instant::now();
+        while keys(&data) == before && child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it gets no key");
+        }
+        // From the moment when the file has changed to one when all secrets are sealed.
+        std::thread::sleep(Duration::from_millis(4 * round));
+        child.kill().unwrap();
+        interrupted += usize::from(!child.wait().unwrap().success());
+        // With `auth` a broker starts only if it can open every secret.
+        let again = Running::start(&mut broker(&data));
+        assert!(users(&again).contains("app11"));
+        again.stop();
+    }
+    assert!(interrupted > 0, "no rotation was killed before its end");
+    let done = output(rotate(&data).arg("--drop-older"));
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(keys(&data), 1);
+    assert!(users(&Running::start(&mut broker(&data))).contains("app11"));
 }
 
 #[test]

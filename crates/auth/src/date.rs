@@ -6,7 +6,8 @@
 //! | C++, Node.js, PHP | `20240102T030405Z` | UTC |
 //! | Rust | `2024-01-02T03:04:05.678+08:00` | as the text says |
 //!
-//! In the first layout the zone is not known, so the window must be as wide as the zones of the world.
+//! In the first layout the zone is not known, so the window must be as wide as the zones of the world, unless it is known in which
+//! zones the clients are.
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -32,13 +33,33 @@ enum Date {
     Local(i64),
 }
 
+/// The time zones that clients are in, for dates that do not say theirs. By default they may be in any.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Zones(Option<Vec<i64>>);
+
+impl Zones {
+    /// Offsets from UTC separated by commas, such as `Z` or `+01:00,+02:00`; an empty text is any zone.
+    pub fn read(text: &str) -> Option<Zones> {
+        if text.trim().is_empty() {
+            return Some(Zones::default());
+        }
+        let known = |ahead: &i64| (-WEST..=EAST).contains(ahead);
+        text.split(',')
+            .map(|part| zone(part.trim()).filter(known))
+            .collect::<Option<_>>()
+            .map(|all| Zones(Some(all)))
+    }
+}
+
 /// Whether a signature made at `text` may be used at `now`, in seconds since 1970.
-pub fn check(text: &str, now: i64) -> Result<(), InvalidDate> {
-    let (ahead, behind) = match read(text).ok_or(InvalidDate::Layout)? {
-        Date::Exact(at) => (at - now - SKEW, now - at - SKEW),
-        Date::Local(at) => (at - now - SKEW - EAST, now - at - SKEW - WEST),
+pub fn check(text: &str, now: i64, zones: &Zones) -> Result<(), InvalidDate> {
+    let is_near = |at: i64| (at - SKEW..=at + SKEW).contains(&now);
+    let is_within = match (read(text).ok_or(InvalidDate::Layout)?, &zones.0) {
+        (Date::Exact(at), _) => is_near(at),
+        (Date::Local(at), Some(zones)) => zones.iter().any(|ahead| is_near(at - ahead)),
+        (Date::Local(at), None) => (at - EAST - SKEW..=at + WEST + SKEW).contains(&now),
     };
-    if ahead > 0 || behind > 0 { Err(InvalidDate::Window) } else { Ok(()) }
+    if is_within { Ok(()) } else { Err(InvalidDate::Window) }
 }
 
 /// The text that a client signs at `now`, in UTC.
@@ -183,7 +204,31 @@ mod tests {
                 local.rem_euclid(24 * HOUR) / HOUR,
                 local.rem_euclid(HOUR) / MINUTE
             );
-            assert_eq!(check(&text, NOON), Ok(()), "{text}");
+            assert_eq!(check(&text, NOON, &Zones::default()), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn where_zones_are_known_the_window_is_that_of_the_clocks() {
+        let berlin = Zones::read("+01:00, +02:00").unwrap();
+        let cases = [
+            ("20240102T130000Z", true),
+            ("20240102T140000Z", true),
+            ("20240102T141500Z", true),
+            ("20240102T141501Z", false),
+            ("20240102T133000Z", false),
+            ("20240102T120000Z", false),
+            ("20240102T200000Z", false),
+            ("2024-01-02T12:00:00Z", true),
+            ("2024-01-02T20:00:00+08:00", true),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(check(text, NOON, &berlin).is_ok(), expected, "{text}");
+        }
+        assert!(check("20240102T120000Z", NOON, &Zones::read("Z").unwrap()).is_ok());
+        assert_eq!(Zones::read(""), Some(Zones::default()));
+        for bad in ["8", "+8", "+08", "UTC", "+15:00", "-13:00", "+01:00,", "+01:00 +02:00"] {
+            assert_eq!(Zones::read(bad), None, "{bad}");
         }
     }
 
@@ -202,7 +247,7 @@ mod tests {
             ("yesterday", Err(InvalidDate::Layout)),
         ];
         for (text, expected) in cases {
-            assert_eq!(check(text, NOON), expected, "{text}");
+            assert_eq!(check(text, NOON, &Zones::default()), expected, "{text}");
         }
     }
 
@@ -218,12 +263,12 @@ mod tests {
         fn what_is_written_is_read(at in 0i64..250_000_000_000) {
             prop_assert_eq!(read(&compact(at)), Some(Date::Local(at)));
             prop_assert_eq!(read(&rfc3339_of_millis(at * 1000)), Some(Date::Exact(at)));
-            prop_assert_eq!(check(&compact(at), at), Ok(()));
+            prop_assert_eq!(check(&compact(at), at, &Zones::default()), Ok(()));
         }
 
         #[test]
         fn no_text_makes_the_reader_fail(text in "\\PC{0,40}") {
-            let _ = check(&text, NOON);
+            let _ = check(&text, NOON, &Zones::read(&text).unwrap_or_default());
         }
     }
 }

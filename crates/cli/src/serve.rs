@@ -59,7 +59,11 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let resources = Resources {
         connections: Connections::new(files.connections),
         bytes: ByteBudget::new(config.network_bytes_max),
-        access: if config.auth { Access::on(&config.cluster_name) } else { Access::off() },
+        access: if config.auth {
+            Access::on_in(&config.cluster_name, config.grpc_date_zones.clone())
+        } else {
+            Access::off()
+        },
     };
     // Before the shard is opened, which may take long: health checks see that the process is alive. The certificate may be in the
     // data directory, and what is wrong with that the shard says best: without TLS on the HTTP port it comes after the shard.

@@ -18,7 +18,8 @@ pub fn signature(data: &[u8]) {
     let key = SigningKey::new(&Secret::new("a key that no seed was made with"));
     let mut lines = text.lines();
     let (header, date_time) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    let _ = date::check(date_time, NOW);
+    let zones = date::Zones::read(header).unwrap_or_default();
+    let _ = date::check(date_time, NOW, &zones);
     if let Ok(Some(authorization)) = Authorization::read(header) {
         assert!(!authorization.user.is_empty() && authorization.user.len() < header.len());
         assert!(authorization.verify(&key, date_time).is_err());

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use redstart_auth::date::Zones;
 use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
 use redstart_server::{Proxies, tls};
 use tracing_subscriber::filter::Targets;
@@ -91,6 +92,12 @@ pub const PROXIES: Kind<Option<Proxies>> = Kind {
     accepted: "addresses and networks separated by commas, such as 10.0.0.0/8,127.0.0.1",
     notation: Notation::Text,
     read: |text| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) },
+};
+
+pub const ZONES: Kind<Zones> = Kind {
+    accepted: "offsets from UTC separated by commas, such as +00:00 or +01:00,+02:00",
+    notation: Notation::Text,
+    read: Zones::read,
 };
 
 pub const ADDRESS: Kind<IpAddr> = Kind {

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use redstart_auth::date::Zones;
 use redstart_engine::ConsumeFrom;
 use redstart_server::{Proxies, tls};
 
@@ -163,6 +164,9 @@ settings! {
     foreign_brokers: bool = "false", kind::BOOL;
     /// Ask every caller who it is, and serve it by its rights; see docs/security.md. The first start makes the administrator `admin`.
     auth: bool = "false", kind::BOOL, "authenticationEnabled" as Same;
+    /// Time zones of gRPC clients that sign their local time: the date of a signature must then be that of one of them to within 15 minutes.
+    /// Without a value it may be that of any zone.
+    grpc_date_zones: Zones = "", kind::ZONES;
     /// Listen off loopback without `auth`: every peer that reaches the ports may do everything. Without either the broker does not start there.
     insecure: bool = "false", kind::BOOL;
     /// File whose first line is the administrator's secret at the first start with `auth`; without one it is the value of the variable

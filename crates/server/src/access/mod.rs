@@ -25,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 use redstart_auth::{
     Action, Rights, Status, User, Verdict,
     attempts::Attempts,
-    date,
+    date::{self, Zones},
     signature::{
         grpc::Authorization,
         remoting::{ACCESS_KEY, Content, SIGNATURE},
@@ -67,6 +67,8 @@ struct Store {
 struct Guard {
     /// Name of the cluster, which is in the name of its topic for replies.
     cluster: String,
+    /// The time zones of clients that sign local time.
+    zones: Zones,
     rights: RwLock<Arc<Rights>>,
     /// Counts the snapshots. Every request reads it.
     version: AtomicU64,
@@ -166,8 +168,14 @@ impl Access {
 
     /// Every request has to be signed. Until [`load`](Access::load) there is no user, and every request is refused.
     pub fn on(cluster: &str) -> Access {
+        Access::on_in(cluster, Zones::default())
+    }
+
+    /// The same for clients in these time zones.
+    pub fn on_in(cluster: &str, zones: Zones) -> Access {
         let guard = Guard {
             cluster: cluster.to_owned(),
+            zones,
             rights: RwLock::default(),
             version: AtomicU64::new(0),
             renewed: watch::Sender::new(()),
@@ -239,7 +247,8 @@ impl Access {
         guard.prove(authorization.user, source, proved, |user| {
             authorization.verify(user.key(), date_time).map_err(|_| Disproof::mismatch())?;
             let now = i64::try_from(SystemClock.now().0 / 1000).unwrap_or(i64::MAX);
-            date::check(date_time, now).map_err(|error| Disproof::KnowsSecret(error.to_string()))
+            date::check(date_time, now, &guard.zones)
+                .map_err(|error| Disproof::KnowsSecret(error.to_string()))
         })
     }
 

@@ -1,6 +1,10 @@
 //! Clients that prove who they are with a TLS certificate.
 
-use std::{path::Path, process::Command, sync::Arc};
+use std::{
+    path::Path,
+    process::{Command, Output},
+    sync::Arc,
+};
 
 use super::world::{Authority, Broker, CLUSTER_INFO, Issued, ask, client_config, connect, get};
 use bytes::{BufMut, BytesMut};
@@ -28,7 +32,7 @@ fn start(client_auth: &str, more: &[&str]) -> World {
     let authority = Authority::new();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, SECRET).unwrap();
-    let mut flags = authority.issue("broker", &["localhost"]).flags();
+    let mut flags = authority.issue("broker", &["localhost", "127.0.0.1"]).flags();
     flags.push(format!("--tls-client-ca={}", authority.file().display()));
     flags.push(format!("--tls-client-auth={client_auth}"));
     flags.push(format!("--admin-secret-file={}", secret.path().display()));
@@ -153,4 +157,48 @@ fn settings_that_would_verify_nobody_are_refused() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && error.contains(said), "{flags:?}: {error}");
     }
+}
+
+/// A command that shows a certificate and signs nothing.
+fn command(world: &World, own: Option<&Issued>, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redstart"));
+    command.env_clear().env("REDSTART_TLS_CA", world.authority.file());
+    let names = world.broker.names.to_string();
+    command.env("REDSTART_NAMESRV", &names).env("NAMESRV_ADDR", &names);
+    if let Some(own) = own {
+        command.env("REDSTART_TLS_CERT", &own.certificate).env("REDSTART_TLS_KEY", &own.key);
+    }
+    let words = words.replace("NAMES", &names).replace("GRPC", &world.broker.grpc.to_string());
+    crate::support::output(command.args(words.split(' ')))
+}
+
+#[test]
+fn commands_show_their_certificate_and_need_no_secret() {
+    let world = start("required", &["--auth"]);
+    let done = |own, words| {
+        let done = command(&world, own, words);
+        (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+    };
+    for words in [
+        "topic create orders",
+        "topic list",
+        "user list",
+        "mqadmin clusterList",
+        "bench produce --protocol remoting --server NAMES --topic orders --seconds 1",
+        "bench produce --protocol grpc --server GRPC --topic orders --seconds 1",
+    ] {
+        let (is_done, said) = done(Some(&world.admin), words);
+        assert!(is_done, "{words}: {said}");
+    }
+    let (is_done, said) = done(Some(&world.stranger), "topic list");
+    assert!(!is_done && said.contains("no user"), "{said}");
+    let (is_done, said) = done(None, "topic list");
+    assert!(!is_done, "{said}");
+    // Flags, of which one alone is an error.
+    let flag = format!("topic list --tls-cert {}", world.admin.certificate.display());
+    let (is_done, said) = done(None, &flag);
+    assert!(!is_done && said.contains("belong together"), "{said}");
+    let flags = format!("{flag} --tls-key {}", world.admin.key.display());
+    let (is_done, said) = done(None, &flags);
+    assert!(is_done && said.contains("orders"), "{said}");
 }

@@ -1,5 +1,6 @@
 """What the harness does as the administrator of a server, by the Java programs of interop/admin: one start for all of it."""
 
+import os
 import subprocess
 
 import tools
@@ -32,6 +33,7 @@ def java(server, main, *arguments):
     with open(log, "ab") as errors:
         done = subprocess.run(
             ["java", "-Xmx256m", f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", class_path, main, *arguments],
+            env={**os.environ, **server.java_environment()},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
         errors.write(done.stdout.encode())
     if done.returncode != 0:

@@ -2,6 +2,7 @@
 
 The programs know the users by these names and their secrets by `secret()`."""
 
+import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,20 +62,20 @@ def make_users(server, languages):
     """A command takes a second, most of which it waits for its own shutdown, so the users are made side by side."""
     folder = server.state["folder"]
     with ThreadPoolExecutor(len(RULES)) as pool:
-        list(pool.map(lambda user: shell(folder, list(commands(user, server.address("broker_port"), languages))), RULES))
+        list(pool.map(lambda user: shell(server, folder, list(commands(user, server.address("broker_port"), languages))), RULES))
     # A user that has authenticated from its address before is not slowed by the failures of others from there.
     home = Path(folder) / APP
     write_tools(home, APP)
-    shell(home, [["topicRoute", "-n", server.address("namesrv_port"), "-t", f"{languages[0]}-auth-right-key"]])
+    shell(server, home, [["topicRoute", "-n", server.address("namesrv_port"), "-t", f"{languages[0]}-auth-right-key"]])
 
 
-def shell(home, words):
+def shell(server, home, words):
     """Runs commands in one JVM, the program `Shell` of interop/mqadmin; every one must succeed."""
     class_path = f"{WORK}/mqadmin/classes:{(WORK / 'admin' / 'classpath').read_text().strip()}"
     requests = "".join("\x01".join(["30000", "", *command]) + "\n" for command in words)
     done = subprocess.run(
         ["java", "-Xmx256m", "-XX:+UseSerialGC", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", "-cp", class_path, "Shell"],
-        cwd=home, input=requests.encode(), stdout=subprocess.PIPE, check=False)
+        cwd=home, env={**os.environ, **server.java_environment()}, input=requests.encode(), stdout=subprocess.PIPE, check=False)
     replies = done.stdout
     for command in words:
         head, _, replies = replies.partition(b"\n")

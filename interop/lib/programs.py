@@ -17,12 +17,13 @@ RUNNING = set()
 class Program(NamedTuple):
     """A folder with a `run`; the names it must report on; the topics and groups it needs; whether it shares the machine
     with others of its kind: it waits more than it works, and never restarts the server; whether it has the cases with
-    credentials."""
+    credentials, and whether these run over TLS (the client of go4, 2.1.2, has none)."""
     folder: str
     contract: str
     topics: str
     small: bool = False
     auth: bool = False
+    tls: bool = False
 
 
 OWN_MQADMIN = "mqadmin-own"
@@ -33,14 +34,14 @@ OTHERS = ("scenarios-others.txt", "topics-others.txt")
 AUTH = "auth"
 AUTH_CONTRACT, AUTH_TOPICS = "scenarios-auth.txt", "topics-auth.txt"
 PROGRAMS = {
-    "java": Program("java", *GRPC, auth=True),
-    "go": Program("go", *GRPC, auth=True),
+    "java": Program("java", *GRPC, auth=True, tls=True),
+    "go": Program("go", *GRPC, auth=True, tls=True),
     "node": Program("node", *GRPC, auth=True),
     "python": Program("python", *GRPC, auth=True),
     "rust": Program("rust", *GRPC, auth=True),
     # One program, two clients: 4.9 and 5.x, both over Remoting.
-    "java49": Program("java4", *REMOTING, auth=True),
-    "java5r": Program("java4", *REMOTING, auth=True),
+    "java49": Program("java4", *REMOTING, auth=True, tls=True),
+    "java5r": Program("java4", *REMOTING, auth=True, tls=True),
     "go4": Program("go4", *REMOTING, auth=True),
     # The C++ client, by way of its binding for Python.
     "cpp": Program("cpp", *OTHERS, small=True),

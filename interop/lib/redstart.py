@@ -52,6 +52,8 @@ def launch_broker(state):
     ]
     if state["admin_secret_file"]:
         command += ["--auth", "--admin-secret-file", state["admin_secret_file"]]
+    if state["tls"]:
+        command += ["--remoting-tls", "enforcing", "--grpc-tls", "enforcing"]
     command += os.environ.get("INTEROP_REDSTART_FLAGS", "").split()
     state["processes"]["broker"] = process.spawn(command, f"{state['folder']}/redstart.log")
 

@@ -16,10 +16,10 @@ class Server:
         self.kind = KINDS[state["kind"]]
 
     @classmethod
-    def prepare(cls, kind, folder, asks=False):
-        """`asks`: for credentials; lib/auth.py names the administrator."""
+    def prepare(cls, kind, folder, asks=False, tls=False):
+        """`asks`: for credentials; lib/auth.py names the administrator. `tls`: its ports refuse plaintext (Redstart)."""
         folder.mkdir(parents=True)
-        state = {"kind": kind, "folder": str(folder), "processes": {}, **KINDS[kind].prepare(folder, asks)}
+        state = {"kind": kind, "folder": str(folder), "processes": {}, "tls": tls, **KINDS[kind].prepare(folder, asks)}
         return cls(state)
 
     @classmethod
@@ -38,6 +38,10 @@ class Server:
 
     def address(self, port):
         return f"127.0.0.1:{self.state[port]}"
+
+    def java_environment(self):
+        """For the Java clients of Remoting, which use TLS when this property says so and then trust any certificate."""
+        return {"JAVA_TOOL_OPTIONS": "-Dtls.enable=true"} if self.state["tls"] else {}
 
     def start(self):
         self.kind.start_others(self.state)

@@ -99,7 +99,7 @@ impl Service {
             .map(|entry| (self.signer.read_receipt(&entry.receipt_handle), entry.lite_topic.clone()))
             .collect();
         let results: Vec<Result<Receipt, Refusal>> = self
-            .ask(move |engine, now| {
+            .record(move |engine, now| {
                 let fit = |(handle, lite): (Option<Receipt>, Option<String>)| {
                     let receipt = handle.ok_or_else(unknown_handle)?;
                     scope.check(engine, receipt, lite.as_deref()).map(|()| receipt)
@@ -145,7 +145,7 @@ impl Service {
         })?;
         let delay = not_early(delay.max(RETRY_DELAY_MIN));
         let changed = self
-            .ask(move |engine, now| {
+            .record(move |engine, now| {
                 scope.check(engine, receipt, lite.as_deref())?;
                 let changed = match suspends {
                     true => engine.suspend(receipt, delay, now),

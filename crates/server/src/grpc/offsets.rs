@@ -101,7 +101,7 @@ impl Service {
         let topic = self.topic_name(queue.topic.as_ref())?;
         let (queue, offset) = (queue_id(&queue)?, queue_offset(request.offset)?);
         self.ensure_group(&group).await?;
-        self.ask(move |engine, _| engine.commit_offset(&group, &topic, queue, offset)).await??;
+        self.record(move |engine, _| engine.commit_offset(&group, &topic, queue, offset)).await??;
         Ok(())
     }
 

@@ -166,7 +166,7 @@ impl Renewal {
             return;
         }
         let asked_at = Instant::now();
-        let asked = self.shard.ask(move |engine, now| {
+        let asked = self.shard.record(move |engine, now| {
             let mut applied = Applied::default();
             for receipt in orphaned {
                 let _ = engine.change_invisible(receipt, ORPHAN_DELAY, now);

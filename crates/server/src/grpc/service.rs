@@ -93,6 +93,14 @@ impl Service {
         Ok(self.shard.ask(ask)?.await?)
     }
 
+    /// Runs a closure that records facts, such as acks.
+    pub(super) async fn record<R: Send + 'static>(
+        &self,
+        record: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.shard.record(record)?.await?)
+    }
+
     pub(super) async fn change<E: Into<Refusal> + Send + 'static>(
         &self,
         propose: impl FnOnce(&mut Engine, Timestamp) -> Result<redstart_engine::Ticket, E> + Send + 'static,

@@ -74,7 +74,7 @@ pub(super) async fn commit(request: &Request) -> Result<Answer, Refusal> {
         }
         engine.commit_offset(&group, &topic, queue, QueueOffset(offset))
     };
-    request.ask(commit).await??;
+    request.record(commit).await??;
     Ok(Answer::ok())
 }
 

@@ -216,7 +216,7 @@ fn check(engine: &Engine, named: &NamedDelivery) -> Result<(), Refusal> {
 pub(super) async fn ack(request: &Request) -> Result<Answer, Refusal> {
     let named = NamedDelivery::read(request)?;
     request
-        .ask(move |engine, now| {
+        .record(move |engine, now| {
             check(engine, &named)?;
             acked(engine, &named, now);
             Ok::<_, Refusal>(Answer::ok())
@@ -257,7 +257,7 @@ pub(super) async fn batch_ack(request: &Request) -> Result<Answer, Refusal> {
         return Err(empty());
     }
     request
-        .ask(move |engine, now| {
+        .record(move |engine, now| {
             for named in &all {
                 acked(engine, named, now);
             }
@@ -271,7 +271,7 @@ pub(super) async fn change_invisible(request: &Request) -> Result<Answer, Refusa
     let time: i64 = request.number("invisibleTime")?;
     let time = u64::try_from(time).map_err(|_| Refusal::invalid("invisibleTime must not be negative"))?;
     let at = request
-        .ask(move |engine, now| {
+        .record(move |engine, now| {
             check(engine, &named)?;
             let receipt = named.receipt(engine).ok_or(AckError::Expired)?;
             engine.change_invisible(receipt, Duration::from_millis(time), now)?;

@@ -121,6 +121,8 @@ async fn try_pull(
 ) -> Result<Result<Result<Pulled, OffsetError>, Forbidden>, Refusal> {
     let turn = || {
         let (consumer, pull, context) = (consumer.clone(), pull.clone(), request.context.clone());
+        // A pull goes on also where its offset cannot be kept: the next one brings it again.
+        let commit = commit.filter(|_| context.shard.check_recording().is_ok());
         request.ask_here(move |engine| {
             let config = engine.group_config(&consumer.group);
             let known = config.is_some() || consumer.group.is_reserved();

@@ -129,6 +129,14 @@ impl Request {
         Ok(self.context.shard.ask(ask)?.await?)
     }
 
+    /// Runs a closure that records facts, such as acks.
+    pub async fn record<R: Send + 'static>(
+        &self,
+        record: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.context.shard.record(record)?.await?)
+    }
+
     /// Runs a query that may need parts of the log that are not in memory. It may run more than once.
     pub async fn look<R: Send + 'static>(
         &self,

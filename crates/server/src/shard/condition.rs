@@ -2,7 +2,7 @@
 
 use std::sync::{
     OnceLock,
-    atomic::{AtomicBool, AtomicU16, Ordering},
+    atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering},
 };
 
 use redstart_engine::Config as EngineConfig;
@@ -17,6 +17,8 @@ pub struct Condition {
     disk: AtomicU16,
     /// There is no room for another segment: what is left of the active one is kept for acks.
     scarce: AtomicBool,
+    /// Bytes of facts that the log has refused, while they have reached their limit. Else 0.
+    refused_bytes: AtomicUsize,
 }
 
 /// The volume is too full to store anything.
@@ -45,6 +47,15 @@ impl Condition {
 
     pub(super) fn set_room_scarce(&self, scarce: bool) {
         self.scarce.store(scarce, Ordering::Relaxed);
+    }
+
+    /// Bytes of facts that wait in memory for the log, while there is no room for more.
+    pub(super) fn refused_bytes(&self) -> Option<usize> {
+        Some(self.refused_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    pub(super) fn set_refused_bytes(&self, bytes: Option<usize>) {
+        self.refused_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }
 
     pub(super) fn set_disk(&self, percent: Option<u8>, config: &EngineConfig) {

@@ -24,6 +24,9 @@ pub struct Config {
     pub pending_bytes_max: usize,
     /// Bytes of records in one frame; past this limit further requests go into the next one.
     pub frame_bytes_max: usize,
+    /// Bytes of facts that are kept in memory while the log refuses frames; past this limit deliveries, acks and stored offsets are
+    /// refused, and reads go on.
+    pub refused_bytes_max: usize,
     /// Waiting receives (long polls); past this limit a receive that finds nothing is refused.
     pub waiting_receives_max: usize,
     /// Subscriptions to lite topics, of all clients together.
@@ -47,6 +50,7 @@ impl Default for Config {
             requests_max: 65_536,
             pending_bytes_max: 256 << 20,
             frame_bytes_max: 4 << 20,
+            refused_bytes_max: 64 << 20,
             waiting_receives_max: 100_000,
             lite_subscriptions_max: 1_000_000,
             checkpoint_interval: Duration::from_secs(60),

@@ -13,6 +13,14 @@ pub enum Unavailable {
     Stopped,
 }
 
+impl Unavailable {
+    /// The log refuses frames, and the facts that wait for it fill their memory.
+    pub(super) fn log_refuses(used: usize, limit: usize) -> Unavailable {
+        let what = "bytes of deliveries and acks that wait for room on the disk";
+        Unavailable::Overloaded { what, used, limit }
+    }
+}
+
 /// A send that did not store its messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendFailure {

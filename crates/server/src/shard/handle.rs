@@ -12,7 +12,7 @@ use redstart_log::Reader;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    ChangeError, Counters, Flush, ReceiveError, Reply, SendFailure, Unavailable,
+    ChangeError, Config, Counters, Flush, ReceiveError, Reply, SendFailure, Unavailable,
     bodies::Bodies,
     cold_reads::ClosureQuery,
     engine_slot::EngineSlot,
@@ -47,6 +47,7 @@ pub struct ShardHandle {
     searches: Arc<Semaphore>,
     counters: Arc<Counters>,
     flush: Flush,
+    refused_bytes_max: usize,
 }
 
 impl std::fmt::Debug for ShardHandle {
@@ -62,11 +63,12 @@ impl ShardHandle {
         pending_bytes: Arc<PendingBytes>,
         reader: Arc<dyn Reader>,
         counters: Arc<Counters>,
-        flush: Flush,
+        config: &Config,
     ) -> ShardHandle {
+        let (flush, refused_bytes_max) = (config.flush, config.refused_bytes_max);
         let bodies = Bodies::new(reader, counters.clone());
         let searches = Arc::new(Semaphore::new(SEARCHES_MAX));
-        ShardHandle { requests, slot, pending_bytes, bodies, searches, counters, flush }
+        ShardHandle { requests, slot, pending_bytes, bodies, searches, counters, flush, refused_bytes_max }
     }
 
     pub fn counters(&self) -> &Arc<Counters> {
@@ -116,8 +118,15 @@ impl ShardHandle {
         Ok(Reply::asked(answer))
     }
 
+    /// Whether facts can be recorded. They cannot while the log refuses frames and those that wait for it fill their memory.
+    pub fn check_recording(&self) -> Result<(), Unavailable> {
+        let full = self.counters.condition().refused_bytes();
+        full.map_or(Ok(()), |used| Err(Unavailable::log_refuses(used, self.refused_bytes_max)))
+    }
+
     /// Receives messages; with a waiting time, as soon as there are any.
     pub fn pop(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
+        self.check_recording()?;
         let (reply, answer) = oneshot::channel();
         self.submit(Request::Pop { request: Box::new(request), reply })?;
         Ok(Reply::asked(answer))
@@ -125,6 +134,7 @@ impl ShardHandle {
 
     /// Receives messages of the lite topics that the request's client has subscribed to.
     pub fn pop_lite(&self, request: PopRequest) -> Result<Reply<Result<Popped, ReceiveError>>, Unavailable> {
+        self.check_recording()?;
         let (reply, answer) = oneshot::channel();
         self.submit(Request::PopLite { request: Box::new(request), reply })?;
         Ok(Reply::asked(answer))
@@ -173,6 +183,15 @@ impl ShardHandle {
             Called::Answered
         })))?;
         Ok(Reply::asked(answer))
+    }
+
+    /// The same for a closure that records facts, such as acks. Refused while these could not be kept until the log takes them.
+    pub fn record<R: Send + 'static>(
+        &self,
+        record: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<Reply<R>, Unavailable> {
+        self.check_recording()?;
+        self.ask(record)
     }
 
     /// Runs a read-only closure on the owner thread. If it needs parts of the log that are not in memory, it runs again when they have

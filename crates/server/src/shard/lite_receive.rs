@@ -18,6 +18,9 @@ static NOT_JOINED: Throttle = Throttle::new();
 
 impl Runtime {
     pub(super) fn pop_lite(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
+        if let Err(error) = self.check_refused_bytes() {
+            return drop(reply.send(Err(error)));
+        }
         let records = self.engine.batch_records();
         let subscriptions = &mut self.lite_subscriptions;
         let cached = self.engine.run_cached(Vec::new(), |engine| {
@@ -63,10 +66,12 @@ impl Runtime {
         }
         let (deadline, wait) = (*deadline, request.wait);
         let records = self.engine.batch_records();
+        let nothing = self.nothing_recordable(now);
         let (subscriptions, kept) = (&mut self.lite_subscriptions, self.cold_reads.take_kept(id));
-        let cached = self
-            .engine
-            .run_cached(kept, |engine| pop_lite_topics(engine, subscriptions, request, only, now.time));
+        let cached = self.engine.run_cached(kept, |engine| match nothing {
+            Some(nothing) => Ok(nothing),
+            None => pop_lite_topics(engine, subscriptions, request, only, now.time),
+        });
         let needed = part_for_pop(&cached);
         let Cached { mut result, parts: kept, .. } = cached;
         if let Some(part) = needed {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redstart_engine::{Change, Retention, Retired, Timestamp};
-use redstart_log::Error as LogError;
+use redstart_log::{Error as LogError, Usage};
 
 use crate::throttle::Throttle;
 
@@ -62,6 +62,21 @@ pub(super) fn log_change(change: &Change) {
         Change::GroupChanged { name, ordered } => tracing::info!(group = %name, ordered, "group changed"),
         Change::GroupDeleted { name } => tracing::info!(group = %name, "group deleted"),
     }
+}
+
+/// Segments that a volume must have room for, so that sends are not refused while the oldest one is removed: the active one, the next
+/// one, one that is being removed, and one for indexes and checkpoints.
+const SEGMENTS_MIN: u64 = 4;
+
+/// Warns at a start when the volume is too small for its segments.
+pub(super) fn log_volume(usage: Option<Usage>, segment_bytes: u64) {
+    let Some(usage) = usage.filter(|usage| usage.total < SEGMENTS_MIN * segment_bytes) else { return };
+    tracing::warn!(
+        volume_bytes = usage.total,
+        segment_bytes,
+        "the volume has room for fewer than four segments: messages will be refused early, while only one segment is used; \
+         make the volume larger or set a smaller segment_bytes"
+    );
 }
 
 /// Warns at a start when the clock and the times in the log disagree.

@@ -122,7 +122,9 @@ impl Shard {
         engine: EngineConfig,
         config: Config,
     ) -> Result<Opened, StartError> {
+        let segment_bytes = log.segment_bytes;
         let (log, recovery) = DiskLog::open(storage, log)?;
+        log_lines::log_volume(log.usage().ok(), segment_bytes);
         let (shard, recovered) = Shard::start(Box::new(log), engine, config, Arc::new(SystemClock))?;
         Ok(Opened { shard, log: recovery, engine: recovered })
     }
@@ -140,10 +142,10 @@ impl Shard {
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
         let pending_bytes = Arc::new(PendingBytes::new(config.pending_bytes_max));
-        let (counters, flush) = (Arc::new(Counters::default()), config.flush);
-        let flush_thread = FlushThread::start(flusher, flush, counters.clone())?;
+        let counters = Arc::new(Counters::default());
+        let flush_thread = FlushThread::start(flusher, config.flush, counters.clone())?;
         let jobs = BackgroundJobs::start()?;
-        let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config, counters.clone())));
+        let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config.clone(), counters.clone())));
         let handle_slot = Arc::downgrade(&slot);
         let owner_counters = counters.clone();
         let work = move || {
@@ -151,7 +153,7 @@ impl Shard {
             owner_counters.condition().watch(|| owner.run())
         };
         let owner = std::thread::Builder::new().name("shard-owner".to_owned()).spawn(work)?;
-        let handle = ShardHandle::new(requests, handle_slot, pending_bytes, reader, counters, flush);
+        let handle = ShardHandle::new(requests, handle_slot, pending_bytes, reader, counters, &config);
         Ok((Shard { handle, owner: Some(owner) }, recovered))
     }
 

@@ -21,6 +21,8 @@ pub enum Planted {
     RefusalSpins,
     /// While the log refuses frames no request is taken.
     RefusalStopsRequests,
+    /// When the facts that the log has refused fill their memory, no request is taken.
+    FullMemoryStopsRequests,
     /// Requests wait for a checkpoint also while the log refuses frames.
     CheckpointWaits,
     /// A transaction check counts although it could not be sent.
@@ -38,11 +40,12 @@ pub enum Planted {
 #[cfg(feature = "sim")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 10] = [
+    pub const ALL: [Planted; 11] = [
         Planted::LeaveCounts,
         Planted::SearchSpins,
         Planted::RefusalSpins,
         Planted::RefusalStopsRequests,
+        Planted::FullMemoryStopsRequests,
         Planted::CheckpointWaits,
         Planted::CheckCountsUnsent,
         Planted::WaitByWallClock,
@@ -77,6 +80,11 @@ pub(super) fn step_time(config: &Config, now: Now) -> Now {
 /// Whether no request is taken because the log refuses frames.
 pub(super) fn stops_requests(config: &Config, log_refuses: bool) -> bool {
     log_refuses && is_planted!(config, RefusalStopsRequests)
+}
+
+/// Whether no request is taken because refused facts fill their memory.
+pub(super) fn full_memory_stops_requests(config: &Config, full: bool) -> bool {
+    full && is_planted!(config, FullMemoryStopsRequests)
 }
 
 /// Transaction checks that may be made now.

@@ -17,6 +17,9 @@ use super::{
 /// A search that makes progress may take this long even for a receive that does not wait.
 const SEARCH_MIN: Duration = Duration::from_millis(200);
 
+/// A receive that waits while nothing can be recorded is tried again after this time.
+const RECORD_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What to do with the receives behind one that was run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestOfLine {
@@ -60,7 +63,26 @@ impl Next {
 }
 
 impl Runtime {
+    /// A receive cannot be served while nothing more can be recorded.
+    pub(super) fn check_refused_bytes(&self) -> Result<(), ReceiveError> {
+        let full = self.refused_bytes();
+        full.map_or(Ok(()), |used| Err(Unavailable::log_refuses(used, self.config.refused_bytes_max).into()))
+    }
+
+    /// What a waiting receive gets while nothing more can be recorded.
+    pub(super) fn nothing_recordable(&self, now: Now) -> Option<Popped> {
+        let again = now.time.after(RECORD_AGAIN_AFTER);
+        self.refused_bytes().map(|_| Popped {
+            visible_at: now.time,
+            ask_again_at: Some(again),
+            ..Popped::default()
+        })
+    }
+
     pub(super) fn pop(&mut self, request: Box<PopRequest>, reply: PopReply, now: Now) {
+        if let Err(error) = self.check_refused_bytes() {
+            return drop(reply.send(Err(error)));
+        }
         if let Some(attribute) = request.refused_attribute
             && let Some(config) = self.engine.group_config(&request.group)
             && let Some(value) = config.attributes.get(attribute)
@@ -347,7 +369,9 @@ impl Runtime {
         let (deadline, wait, all_queues) = (*deadline, request.wait, request.queue.is_none());
         let records = self.engine.batch_records();
         let kept = self.cold_reads.take_kept(id);
-        let cached = self.engine.run_cached(kept, |engine| request.run(engine, now.time));
+        let nothing = self.nothing_recordable(now);
+        let cached =
+            self.engine.run_cached(kept, |engine| nothing.map_or_else(|| request.run(engine, now.time), Ok));
         let needed = part_for_pop(&cached);
         let Cached { mut result, parts: kept, missed } = cached;
         if let Some(part) = needed {

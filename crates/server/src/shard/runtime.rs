@@ -28,8 +28,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// of them would cost more than the pulls.
 const FACTS_WRITE_AFTER: Duration = Duration::from_millis(50);
 const DEFERRED_BYTES_MAX: usize = 256 << 10;
-/// While the log refuses frames, facts are kept in memory up to this size; then no further request is taken.
-const REFUSED_BYTES_MAX: usize = 64 << 20;
 
 /// The state of a shard: the engine, and the requests that are not answered yet.
 pub(super) struct Runtime {
@@ -109,8 +107,17 @@ impl Runtime {
         if planted::stops_requests(&self.config, self.refusal.is_some()) {
             return false;
         }
-        let limit = if self.refusal.is_some() { REFUSED_BYTES_MAX } else { self.config.frame_bytes_max };
-        self.engine.batch_bytes() < limit
+        if planted::full_memory_stops_requests(&self.config, self.refused_bytes().is_some()) {
+            return false;
+        }
+        // While the log refuses frames, requests that would record more than memory is kept for are refused one by one.
+        self.refusal.is_some() || self.engine.batch_bytes() < self.config.frame_bytes_max
+    }
+
+    /// Bytes of facts that wait in memory because the log refuses them, if they have reached their limit.
+    pub(super) fn refused_bytes(&self) -> Option<usize> {
+        let bytes = Some(self.engine.batch_bytes()).filter(|_| self.refusal.is_some());
+        bytes.filter(|bytes| *bytes >= self.config.refused_bytes_max)
     }
 
     /// Whether connection tasks may use the engine while the owner thread is blocked.
@@ -191,6 +198,7 @@ impl Runtime {
         }
         // The last frame may have used up the file of the next segment.
         self.jobs.extend(self.engine.make_spare());
+        self.counters.condition().set_refused_bytes(self.refused_bytes());
         self.counters.set_waiting_receives(self.wait_list.len());
         self.housekeep(now);
         self.flush_facts(now);

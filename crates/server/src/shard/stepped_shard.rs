@@ -46,10 +46,11 @@ impl SteppedShard {
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded(config.requests_max);
         let pending_bytes = Arc::new(PendingBytes::new(config.pending_bytes_max));
-        let (counters, flush) = (Arc::new(Counters::default()), config.flush);
-        let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config, counters.clone())));
+        let counters = Arc::new(Counters::default());
+        let runtime = Runtime::new(engine, config.clone(), counters.clone());
+        let slot = Arc::new(EngineSlot::new(runtime));
         let handle =
-            ShardHandle::new(requests, Arc::downgrade(&slot), pending_bytes, reader, counters, flush);
+            ShardHandle::new(requests, Arc::downgrade(&slot), pending_bytes, reader, counters, &config);
         Ok((SteppedShard { slot, incoming, flusher, handle }, recovered))
     }
 

@@ -237,9 +237,10 @@ impl ShardWorld {
         let at = self.rng.index(2);
         let (queue, offset) = (QueueId(at as u32), QueueOffset(self.clients.pulled[at]));
         let (group, topic) = (Group::Plain.name(), Group::Ordered.topic());
-        let stored =
-            self.handle().ask_here(move |engine| engine.commit_offset(&group, &topic, queue, offset).is_ok());
-        drop(stored);
+        let handle = self.handle();
+        if handle.check_recording().is_ok() {
+            drop(handle.ask_here(move |engine| engine.commit_offset(&group, &topic, queue, offset).is_ok()));
+        }
         let wait = Duration::from_secs(self.rng.of([0, 5, 60]));
         let request = PullRequest {
             topic: Group::Ordered.topic(),
@@ -270,7 +271,7 @@ impl ShardWorld {
                 0 => self.clients.unacked.push(unacked),
                 1 => {
                     let receipt = unacked.receipt;
-                    let back = self.handle().ask(move |engine, now| {
+                    let back = self.handle().record(move |engine, now| {
                         engine.change_invisible(receipt, Duration::from_secs(1), now).is_ok()
                     });
                     drop(back);
@@ -282,7 +283,7 @@ impl ShardWorld {
     }
 
     pub(super) fn ack(&mut self, Unacked { group, number, receipt }: Unacked) {
-        if let Ok(reply) = self.handle().ask(move |engine, now| engine.ack(receipt, now)) {
+        if let Ok(reply) = self.handle().record(move |engine, now| engine.ack(receipt, now)) {
             self.clients.acks.push(Ack { group, number, reply });
             self.say(format!("{group:?} acks {number:X}"));
         }

@@ -74,6 +74,8 @@ pub struct ShardWorld {
     storage: SimStorage,
     options: Options,
     engine_config: EngineConfig,
+    /// Bytes of facts that are kept while the log refuses frames.
+    refused_bytes_max: usize,
     bug: Option<Bug>,
     shard: Option<SteppedShard>,
     checks: Option<mpsc::Receiver<TransactionCheck>>,
@@ -129,6 +131,7 @@ impl ShardWorld {
             storage: SimStorage::new(rng.draw()),
             options,
             engine_config,
+            refused_bytes_max: rng.of([400, 2_000, 64 << 20]) as usize,
             bug: settings.bug,
             shard: None,
             checks: None,
@@ -208,6 +211,7 @@ impl ShardWorld {
         let (checks, asked) = mpsc::channel(CHECKS_MAX);
         let config = Config {
             frame_bytes_max: 4 << 10,
+            refused_bytes_max: self.refused_bytes_max,
             checkpoint_frames: 12,
             checkpoint_interval: Duration::from_secs(20),
             checks: Some(checks),

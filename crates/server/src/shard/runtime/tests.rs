@@ -432,3 +432,32 @@ fn a_receive_waits_for_the_disk_and_other_requests_do_not() {
     assert_eq!(shard.get(cold).unwrap().deliveries.len(), 8);
     assert_eq!(shard.get(same).unwrap().deliveries.len(), 8);
 }
+
+#[test]
+fn when_refused_facts_fill_their_memory_acks_and_receives_are_refused_and_reads_go_on() {
+    let config = Config { refused_bytes_max: 300, ..Config::default() };
+    let mut shard = TestShard::new(EngineConfig::default(), config, MessageType::Normal, 16);
+    for n in 0..20 {
+        shard.send(message(&n.to_string())).unwrap();
+    }
+    shard.disk.no_space_after(Some(0));
+    let popped = shard.pop();
+    let full = |unavailable| matches!(unavailable, Unavailable::Overloaded { limit: 300, .. });
+    // A waiting receive, to find out whether it gets what nobody could keep a record of.
+    let mut waiting = shard.handle.pop(pop(Duration::from_secs(60))).unwrap();
+    shard.run_until_idle();
+    assert!(is_answered(&mut waiting), "there are messages left");
+    let receipt = popped.deliveries[0].receipt;
+    let refused = shard.handle.record(move |engine, now| engine.ack(receipt, now)).err();
+    assert!(refused.is_some_and(full), "an ack");
+    assert!(shard.handle.pop(pop(Duration::ZERO)).err().is_some_and(full), "a receive");
+    let asked = shard.handle.query(|engine, _| engine.topic_names().len()).unwrap();
+    assert_eq!(shard.get(asked), 1, "a question");
+    let bytes = shard.steps.with_engine(|engine| engine.batch_bytes());
+    shard.run_for(Duration::from_secs(120));
+    assert!(shard.steps.with_engine(|engine| engine.batch_bytes()) <= bytes + 200, "memory is bounded");
+
+    shard.disk.no_space_after(None);
+    shard.run_for(Duration::from_secs(60));
+    assert!(!shard.pop().deliveries.is_empty());
+}

@@ -1,6 +1,10 @@
 //! A request and its answer, as handlers see them.
 
-use std::{fmt::Display, net::SocketAddr, sync::Arc};
+use std::{
+    fmt::Display,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use redstart_auth::Actions;
@@ -22,6 +26,22 @@ use crate::{
     byte_budget::Grant,
     handover::Handover,
 };
+
+/// Values of this size are not counted: the requests that a connection may have under way bound them.
+const DECODED_UNCOUNTED: usize = 16 << 10;
+
+/// The most memory that the values of a JSON body may take, roughly: its texts, a structure for each object or list, a number or the
+/// head of a text for each further value.
+fn decoded_bytes(body: &[u8]) -> usize {
+    const STRUCTURE: usize = 160;
+    const VALUE: usize = 24;
+    let values = body.iter().map(|byte| match byte {
+        b'{' | b'[' => STRUCTURE,
+        b',' => VALUE,
+        _ => 0,
+    });
+    body.len() + values.sum::<usize>()
+}
 
 /// A request as it was read: the command, the connection it came over, and everything a handler may need.
 #[derive(Debug)]
@@ -50,6 +70,8 @@ impl std::ops::Deref for Received {
 pub(super) struct Request {
     received: Received,
     admitted: Admitted,
+    /// Held for the values of its body, until it is answered.
+    decoded: OnceLock<Grant>,
 }
 
 impl std::ops::Deref for Request {
@@ -62,7 +84,7 @@ impl std::ops::Deref for Request {
 
 impl Request {
     pub fn new(received: Received, admitted: Admitted) -> Request {
-        Request { received, admitted }
+        Request { received, admitted, decoded: OnceLock::new() }
     }
 
     pub fn admitted(&self) -> &Admitted {
@@ -104,8 +126,13 @@ impl Request {
         Ok(self.access().change(&self.context.shard, propose).await?)
     }
 
-    /// The body as JSON.
+    /// The body as JSON. Its values count as bytes of the connection, since they may be many times as large as the body.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let bytes = decoded_bytes(&self.command.body);
+        if bytes > DECODED_UNCOUNTED {
+            // A request has one body: a handler that decodes it again holds one grant for it.
+            let _ = self.decoded.set(self.peer.account.try_grant(bytes)?);
+        }
         from_slice(&self.command.body).map_err(|error| {
             unreadable_body::warn(self, &error);
             Refusal::invalid(format!("the body cannot be read: {error}"))

@@ -87,6 +87,21 @@ async fn heartbeats_with_many_ids_and_subscriptions_are_bounded() {
     process.serves().await;
 }
 
+/// Each object of the body is three bytes, and a structure of a hundred once it is decoded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_body_becomes_when_it_is_decoded_counts() {
+    let process = Process::start().await;
+    let mut client = Client::connect(process.remoting).await;
+    let objects = vec!["{}"; 4 << 20].join(",");
+    let body = format!(r#"{{"consumerGroup":"g","clientId":"c","mqSet":[{objects}]}}"#);
+    let (answer, ()) = tokio::join!(
+        client.call_json(code::LOCK_BATCH_MQ, &body),
+        process.check_cost("a body of empty objects", COST_MAX)
+    );
+    assert_eq!(answer.code, code::SYSTEM_BUSY, "{:?}", answer.remark);
+    process.serves().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_are_bounded() {
     let process = Process::start().await;

@@ -289,24 +289,31 @@ impl Engine {
         to: ResetTo,
     ) -> Result<Vec<(QueueId, QueueOffset)>, OffsetError> {
         let group = self.moving_group(group)?;
+        let targets = self.reset_targets(topic, queue, to)?;
+        for (queue, offset) in &targets {
+            let queue = self.check_queue(topic, *queue)?;
+            self.record(&Fact::Reset { group, queue, offset: *offset });
+        }
+        Ok(targets)
+    }
+
+    /// The offsets that a reset of one queue, or of all queues of a topic, would move a group to.
+    pub fn reset_targets(
+        &self,
+        topic: &TopicName,
+        queue: Option<QueueId>,
+        to: ResetTo,
+    ) -> Result<Vec<(QueueId, QueueOffset)>, OffsetError> {
         let queues = match queue {
-            Some(queue) => vec![queue],
+            Some(queue) => queue.0..queue.0 + 1,
             None => {
                 let Some(topic) = self.state.topic_by_name(topic) else {
                     return Err(OffsetError::UnknownTopic { topic: topic.clone() });
                 };
-                (0..topic.readable()).map(QueueId).collect()
+                0..topic.readable()
             }
         };
-        let mut targets = Vec::with_capacity(queues.len());
-        for queue in queues {
-            let offset = self.find_offset(topic, queue, to)?;
-            targets.push((self.check_queue(topic, queue)?, offset));
-        }
-        for (queue, offset) in &targets {
-            self.record(&Fact::Reset { group, queue: *queue, offset: *offset });
-        }
-        Ok(targets.into_iter().map(|(key, offset)| (key.queue, offset)).collect())
+        queues.map(QueueId).map(|queue| Ok((queue, self.find_offset(topic, queue, to)?))).collect()
     }
 
     /// A ticket that is answered when everything recorded so far is durable: for facts that must not be lost.

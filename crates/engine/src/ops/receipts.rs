@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use redstart_log::Position;
+
 use super::Engine;
 use crate::{
-    GroupId, GroupName, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicName, planted,
+    GroupId, GroupName, QueueId, QueueKey, QueueOffset, Receipt, Timestamp, TopicName,
+    index::IndexError,
+    planted,
     pop::FlightState,
     record::{AckReason, Fact},
 };
@@ -76,6 +80,16 @@ impl Engine {
         reason: AckReason,
     ) {
         self.record(&Fact::Ack { group, queue, reason, offsets });
+    }
+
+    /// Where the message of a delivery is stored; `None` when it is not listed any more.
+    pub fn place_of_delivery(&self, receipt: Receipt) -> Result<Option<(Position, u32)>, IndexError> {
+        let key = receipt.queue;
+        let Some(queue) = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue)) else {
+            return Ok(None);
+        };
+        let entry = self.indexes.entry(key, queue, receipt.offset)?;
+        Ok(entry.map(|entry| (entry.position, entry.size)))
     }
 
     /// Whether the receipt's message is still in flight under it; `false` when it is done already.

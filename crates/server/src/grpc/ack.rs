@@ -165,6 +165,12 @@ impl Service {
         let reason = caller.dead_letter_reason();
         let scope = std::sync::Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
         let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        // The message is read for its dead letter. Not on the owner thread, if it is not in memory.
+        let place = self.shard.query(move |engine, _| engine.place_of_delivery(receipt))?.await?;
+        if let Ok(Some((position, size))) = place {
+            // The owner thread reports a failure.
+            drop(self.shard.bodies().fetch(position, size).await);
+        }
         let forward = || {
             let (scope, lite, reason) = (scope.clone(), request.lite_topic.clone(), reason.clone());
             self.shard.change(move |engine, now| {

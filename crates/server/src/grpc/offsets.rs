@@ -131,7 +131,7 @@ impl Service {
                 return Err(Refusal::new(Code::BadRequest, "a search by time needs a timestamp"));
             }
         };
-        let found = self.ask(move |engine, _| engine.find_offset(&topic, queue, to)).await??;
+        let found = self.shard.query(move |engine, _| engine.find_offset(&topic, queue, to))?.await??;
         Ok(found.0 as i64)
     }
 }

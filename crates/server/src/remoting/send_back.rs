@@ -94,16 +94,17 @@ pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
     Ok(Answer::ok())
 }
 
-/// Any position can be named: the message there must be one that the caller may consume, else it would come to its group.
+/// Any position can be named: the message there must be one that the caller may consume, else it would come to its group. It is
+/// in memory then, so that the owner thread does not wait for the disk when it reads it.
 async fn check_message(
     request: &Request,
     position: redstart_log::Position,
     not_found: impl Fn() -> Refusal,
 ) -> Result<(), Refusal> {
+    let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
     if !request.context.config.resources.access.is_on() {
         return Ok(());
     }
-    let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
     let found = found.map_err(|error| Refusal::of_position(error, &not_found))?;
     request.check_topic(found.queue.topic, SUB).await.map_err(|_| not_found())
 }

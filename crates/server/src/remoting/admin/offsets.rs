@@ -62,9 +62,21 @@ async fn move_group(
     }
     let online = request.context.members.consumers(group.as_str()).is_some();
     let (by, name, context) = (group.clone(), topic.clone(), request.context.clone());
+    // A time is looked up in the index, which may not be in memory: not in the step on the owner thread that moves the group.
+    let asked = topic.clone();
+    let targets = match to {
+        ResetTo::Time(_) => request.look(move |engine, _| engine.reset_targets(&asked, queue, to)).await??,
+        _ => Vec::new(),
+    };
     let offsets = request
         .ask(move |engine, _| {
-            let offsets = engine.reset(&by, &name, queue, to)?;
+            let mut offsets = Vec::with_capacity(targets.len());
+            for (queue, offset) in targets {
+                offsets.extend(engine.reset(&by, &name, Some(queue), ResetTo::Offset(offset))?);
+            }
+            if !matches!(to, ResetTo::Time(_)) {
+                offsets = engine.reset(&by, &name, queue, to)?;
+            }
             // On the owner thread, so that no consumer stores an offset in between.
             for (queue, offset) in offsets.iter().filter(|_| online) {
                 context.resets.add(&by, &name, *queue, *offset);

@@ -4,7 +4,7 @@ mod plan;
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use redstart_engine::IndexCheck;
@@ -29,7 +29,7 @@ pub fn run(shard: ShardHandle, rate: u64) -> Serving {
 
 async fn scrub(shard: ShardHandle, rate: u64) {
     let started = Instant::now();
-    let mut plan = Plan::new(rate);
+    let mut plan = Plan::new(rate, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     loop {
         let (segments, scrubber) = match stored(&shard).await {
             Ok(stored) => stored,

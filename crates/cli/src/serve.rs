@@ -65,8 +65,8 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Access::off()
         },
     };
-    // Before the shard is opened, which may take long: health checks see that the process is alive. The certificate may be in the
-    // data directory, and what is wrong with that the shard says best: without TLS on the HTTP port it comes after the shard.
+    // The HTTP port opens before the shard, which may take long: health checks see that the process is alive. Only if it has TLS is
+    // the certificate read now; otherwise after the shard, whose error about a bad data directory is clearer.
     let is_early = config.http_tls != Mode::Off;
     let transports = if is_early { Transports::open(config)? } else { Transports::default() };
     let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
@@ -88,7 +88,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without users there is nobody to write of.
+/// Without `auth` there is no audit log.
 fn audit_log(config: &Config) -> anyhow::Result<AuditLog> {
     let file = match &config.audit_log {
         AuditTarget::DataDir if config.auth => config.data_dir.join("audit.log"),

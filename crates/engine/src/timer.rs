@@ -46,7 +46,7 @@ pub(crate) struct Timers {
     /// Live timers that share a message with a queue, or whose message is in an older segment than the record that
     /// made them, so that the index of the message's segment does not list them.
     borrowed_bodies: BTreeSet<(Position, TimerKey)>,
-    /// How many there are.
+    /// The number of live timers of each topic.
     by_topic: FxHashMap<TopicId, usize>,
 }
 

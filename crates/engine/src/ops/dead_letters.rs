@@ -37,7 +37,7 @@ pub(super) struct DeadLetter<'a> {
 #[derive(Debug)]
 pub(super) enum Move {
     Proposed,
-    /// Its topic is being created, or deleted before that; try again when that is durable.
+    /// Its topic is being created or deleted; try again when that decision is durable.
     NeedsTopic(TopicName),
     /// There is no message left to move: it is done.
     Gone,

@@ -272,7 +272,7 @@ impl Engine {
     }
 
     /// Whether the segment holds a message that no copy can be made of: that of a decision not yet applied, or one
-    /// on its way to a retry topic, which has only the one copy and stays until it is delivered again.
+    /// on its way to a retry topic, which has only the one copy and stays until it is delivered again. A forced removal does not wait for the latter.
     fn is_needed(&self, segment: SegmentInfo, forced: bool) -> bool {
         let start = Position(segment.id.0);
         let mut borrowed = self.state.timers.borrowed_within(start, segment.end);
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold, and the
-    /// end of those that cannot be copied. Says whether there are any.
+    /// end of those that cannot be copied. `true`: the segment has to wait, for these, for a later batch, or for a late timer.
     fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
         let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
         if !planted::copies_forward(&self.config) {

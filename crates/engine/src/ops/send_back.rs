@@ -23,7 +23,9 @@ pub struct SendBack<'a> {
     pub position: Position,
     /// Deliveries before the one that failed.
     pub attempt: u16,
+    /// `None`: as the group's policy says.
     pub delay: Option<Duration>,
+    /// The client's own limit; `None`: the group's.
     pub retries_max: Option<u32>,
     /// No further retries, however many are left.
     pub give_up: bool,

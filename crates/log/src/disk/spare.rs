@@ -88,7 +88,7 @@ impl Reserve {
         self.ready.as_ref().map_or(0, |spare| spare.bytes)
     }
 
-    /// Why `left` of `segment_bytes` in the active segment are the last room there is, and scarce.
+    /// Why no spare could be made, if `left` bytes of the active segment are under half of it.
     pub(super) fn scarcity(&self, left: u64, segment_bytes: u64) -> Option<&str> {
         let failure = self.failure.as_deref().filter(|_| self.ready.is_none())?;
         (left < segment_bytes / 2).then_some(failure)

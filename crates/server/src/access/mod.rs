@@ -47,10 +47,10 @@ use crate::{
     shard::{Clock, SystemClock},
 };
 
-/// Users and their rights, or that nobody is asked for any. Clones are one.
+/// Users and their rights; with `auth` off, nothing. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// `None` where nobody is asked.
+    /// `None` with `auth` off.
     guard: Option<Arc<Guard>>,
     store: Arc<Store>,
 }

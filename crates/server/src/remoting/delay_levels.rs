@@ -9,8 +9,8 @@ pub fn default_delay_levels() -> Vec<Duration> {
         .to_vec()
 }
 
-/// The delay of a level. Levels count from 1; larger ones than the last count as the last, as in RocketMQ. Level 0 is no
-/// delay.
+/// The delay of a level. Levels count from 1; larger ones than the last count as the last, as in RocketMQ. Level 0 names
+/// none.
 pub(super) fn delay_of_level(levels: &[Duration], level: u64) -> Option<Duration> {
     let last = levels.len();
     let index = usize::try_from(level).unwrap_or(last).min(last).checked_sub(1)?;

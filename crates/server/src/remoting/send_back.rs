@@ -44,7 +44,7 @@ impl Proposal {
         let policy = engine.group(&self.group).map(|group| group.config.retry);
         let level = match u32::try_from(self.level) {
             Ok(0) if policy == Some(GroupConfig::default().retry) => FIRST_LEVEL + u32::from(self.attempt),
-            // A group with its own policy has its own delays.
+            // A level that the client names; 0 for a group with its own policy, which then decides.
             Ok(level) => level,
             Err(_) => 0,
         };

@@ -70,7 +70,8 @@ fn producer_group(half: &Fetched) -> Option<String> {
 }
 
 impl Context {
-    /// Asks a producer about a transaction. `false` if the half message did not come over this protocol.
+    /// Asks a producer about a transaction. `false` if the half message did not come over this protocol; `true` also if no
+    /// producer could be asked, in which case the check has counted.
     pub async fn check_transaction(&self, check: TransactionCheck) -> bool {
         let half = match self.shard.bodies().fetch(check.position, check.size).await {
             Ok(half) => half,

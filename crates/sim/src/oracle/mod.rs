@@ -1,4 +1,4 @@
-//! What clients know, and the promises that are checked against it. One promise to a file.
+//! What clients know (`model.rs`, `turn.rs`), and the promises that are checked against it, a file for each subject.
 
 pub mod acks;
 pub mod attempts;

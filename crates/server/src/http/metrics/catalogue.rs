@@ -91,7 +91,7 @@ families! {
         "Delayed messages that are due and not yet visible; counted up to 100000";
     TIMER_DEQUEUE_LATENCY: Broker Gauge "rocketmq_timer_dequeue_latency_milliseconds"
         ["storage_type", "storage_medium"]
-        "Time since the first of them was due";
+        "Time since the first overdue delayed message was due";
 
     // Consumer groups.
     LAG_MESSAGES: Broker Gauge "rocketmq_consumer_lag_messages"
@@ -189,7 +189,7 @@ families! {
     CLOCK_AHEAD: Own Gauge "redstart_wall_clock_ahead_seconds" []
         "How far the machine's clock is ahead of the broker's time, which follows it by at most three minutes an hour";
     CLOCK_SUSPICIOUS: Own Gauge "redstart_clock_suspicious" []
-        "1 while the two are more than five minutes apart: nothing is removed because of its age";
+        "1 while the machine's clock and the broker's time are more than five minutes apart: nothing is removed because of its age";
     BUILD_INFO: Own Gauge "redstart_build_info" ["version"] "1, with the version of the broker";
     UPTIME: Own Gauge "redstart_uptime_seconds" [] "Time since the shard was opened";
 

@@ -177,7 +177,7 @@ impl Engine {
         // Users know a lite topic by its parent; a property of the message names the lite topic.
         let origin = origin.map(|name| name.lite_parts().map(|(parent, _)| parent).unwrap_or(name));
         let origin = origin.map(|name| name.to_string()).unwrap_or_default();
-        let message = as_dead_letter(message, origin, dead.attempts, dead.reason);
+        let message = dead_letter(message, origin, dead.attempts.into(), dead.reason);
         let Some(topic) = self.state.topics.get_mut(&to) else { return Move::Gone };
         let key = QueueKey { topic: to, queue: choose_queue(topic, &message, None) };
         let Some(offset_there) = self.propose_offset(key) else { return Move::Gone };
@@ -277,16 +277,18 @@ impl Unread {
     }
 }
 
-fn as_dead_letter(mut message: Message, origin: String, attempts: u16, reason: &str) -> Message {
+/// The message with what its dead letter says of it: the topic it was sent to, its id, its deliveries, and why it is here. What it
+/// says of an earlier stay in a dead-letter topic goes.
+pub fn dead_letter(mut message: Message, origin: String, attempts: u32, reason: &str) -> Message {
     message.deliver_at = None;
     let id = message.id.clone();
-    let origin = [
+    let about = [
         (DLQ_ORIGIN_TOPIC, origin),
         (DLQ_ORIGIN_MESSAGE_ID, id),
         (DLQ_ATTEMPTS, attempts.to_string()),
         (DLQ_REASON, reason.to_owned()),
     ];
-    message.properties.retain(|(name, _)| !origin.iter().any(|(ours, _)| ours == name));
-    message.properties.extend(origin.map(|(name, value)| (name.to_owned(), value)));
+    message.properties.retain(|(name, _)| !about.iter().any(|(ours, _)| ours == name));
+    message.properties.extend(about.map(|(name, value)| (name.to_owned(), value)));
     message
 }

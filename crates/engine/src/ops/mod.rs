@@ -46,7 +46,9 @@ pub use admin::{AdminError, GroupView, TopicView};
 pub use batch::Outcome;
 pub use census::{Backlog, Census, DeferredOfTopic, Overdue};
 pub use changes::Change;
-pub use dead_letters::{DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError};
+pub use dead_letters::{
+    DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, ForwardError, dead_letter,
+};
 pub use deliver::{Delivery, Pop, PopError, Popped, READ_AGAIN_AFTER, Start};
 pub use event::Event;
 pub use inspect::Extent;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redstart_engine::{
-    DLQ_ATTEMPTS, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_REASON, Engine, GroupConfig, GroupName,
-    Message, QueueId, RETRY_PREFIX, SendBack, SendBackError, SendOptions, Ticket, Timestamp, TopicName,
+    Engine, GroupConfig, GroupName, Message, QueueId, RETRY_PREFIX, SendBack, SendBackError, SendOptions,
+    Ticket, Timestamp, TopicName, dead_letter,
 };
 use redstart_wire::remoting::{SendHeader, code, offset_message_id};
 
@@ -128,7 +128,7 @@ pub(super) async fn send(
     let ordered = request.context.queue_locks.is_locked(group.as_str(), Instant::now());
     let dead = i64::from(header.reconsume_times) > limit || ordered;
     let target = if dead {
-        dead_letter(&mut message, header.reconsume_times);
+        message = dead_copy(message, header.reconsume_times);
         group.dead_letter_topic()
     } else {
         message.properties.retain(|(name, _)| name != p::RECONSUME_TIME);
@@ -142,16 +142,32 @@ pub(super) async fn send(
     Ok(send::sent(request, &receipts).with("transactionId", id))
 }
 
-fn dead_letter(message: &mut Message, attempts: i32) {
-    let origin = message.properties.iter().find(|(name, _)| name == p::RETRY_TOPIC);
+/// A copy that a client sent past its last retry, as a dead letter.
+fn dead_copy(mut copy: Message, attempts: i32) -> Message {
+    let origin = copy.properties.iter().find(|(name, _)| name == p::RETRY_TOPIC);
     let origin = origin.map(|(_, value)| value.clone()).unwrap_or_default();
-    message.deliver_at = None;
-    message.properties.retain(|(name, _)| name != p::DELAY_LEVEL);
-    let about = [
-        (DLQ_ORIGIN_TOPIC, origin),
-        (DLQ_ORIGIN_MESSAGE_ID, message.id.clone()),
-        (DLQ_ATTEMPTS, attempts.to_string()),
-        (DLQ_REASON, "retries exhausted".to_owned()),
-    ];
-    message.properties.extend(about.map(|(name, value)| (name.to_owned(), value)));
+    copy.properties.retain(|(name, _)| name != p::DELAY_LEVEL);
+    dead_letter(copy, origin, attempts.unsigned_abs(), "retries exhausted")
+}
+
+#[cfg(test)]
+mod tests {
+    use redstart_engine::DLQ_ATTEMPTS;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_becomes_a_dead_letter_again_tells_of_the_last_time_only() {
+        let mut copy = Message::default();
+        for (name, value) in [(p::RETRY_TOPIC, "orders"), (p::DELAY_LEVEL, "3"), (DLQ_ATTEMPTS, "9")] {
+            copy.properties.push((name.to_owned(), value.to_owned()));
+        }
+        let dead = dead_copy(copy, 17);
+        let values = |wanted: &str| -> Vec<&str> {
+            let named = dead.properties.iter().filter(|(name, _)| name == wanted);
+            named.map(|(_, value)| value.as_str()).collect()
+        };
+        assert_eq!(values(DLQ_ATTEMPTS), ["17"]);
+        assert_eq!(values(p::DELAY_LEVEL), [""; 0]);
+    }
 }

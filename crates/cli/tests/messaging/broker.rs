@@ -1,12 +1,10 @@
 //! The real binary, on loopback.
 
 use std::{
-    env,
     io::{BufRead, BufReader},
     net::TcpListener,
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,25 +27,6 @@ pub struct Broker {
     data: Arc<TempDir>,
 }
 
-/// The binary of this workspace, built if it is not, with the profile of `cargo test`: the crate itself must not depend on the broker.
-/// `REDSTART_BIN` names another.
-fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(binary) = env::var_os("REDSTART_BIN") {
-            return binary.into();
-        }
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--profile", "test", "--package", "redstart"])
-            .status();
-        assert!(built.is_ok_and(|status| status.success()), "redstart is built");
-        // A test runs in `target/debug/deps`.
-        let test = env::current_exe().expect("a test has a file");
-        let folder = test.parent().and_then(Path::parent).expect("a test is in a folder of the build");
-        folder.with_file_name("debug").join("redstart")
-    })
-}
-
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port()
 }
@@ -68,7 +47,7 @@ impl Broker {
 
     fn try_start(data: &Arc<TempDir>, ports: [u16; 3]) -> Option<Broker> {
         let [names, broker, grpc] = ports;
-        let mut child = Command::new(binary())
+        let mut child = Command::new(env!("CARGO_BIN_EXE_redstart"))
             .env_clear()
             .arg("serve")
             .arg(format!("--namesrv-port={names}"))

@@ -26,7 +26,7 @@ pub struct Tls(Arc<ClientConfig>);
 pub enum Trust<'a> {
     /// Those with a certificate that one of these signed, or that is one of these: PEM.
     Roots(&'a [u8]),
-    /// All of them, whoever they are. For tests.
+    /// Every certificate, unverified. For tests.
     Anyone,
 }
 

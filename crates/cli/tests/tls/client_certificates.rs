@@ -194,7 +194,7 @@ fn commands_show_their_certificate_and_need_no_secret() {
     assert!(!is_done && said.contains("no user"), "{said}");
     let (is_done, said) = done(None, "topic list");
     assert!(!is_done, "{said}");
-    // Flags, of which one alone is an error.
+    // A certificate without its key is an error.
     let flag = format!("topic list --tls-cert {}", world.admin.certificate.display());
     let (is_done, said) = done(None, &flag);
     assert!(!is_done && said.contains("belong together"), "{said}");

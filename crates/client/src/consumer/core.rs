@@ -574,7 +574,7 @@ async fn settle(core: Weak<Core>, mut told: mpsc::Receiver<Settlement>) {
     }
 }
 
-/// Renews deliveries at half time, and notes those whose time is over.
+/// Renews deliveries when half of their invisible time is over, and notes expired ones.
 async fn keep_leases(core: Weak<Core>) {
     loop {
         let tick = {

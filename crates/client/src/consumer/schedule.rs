@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Schedule<K, T> {
     ready: VecDeque<(Option<K>, T)>,
-    /// Keys of which one delivery is ready or out, with those behind it.
+    /// Keys with a delivery that is ready or being processed, and the deliveries that wait behind it.
     behind: HashMap<K, VecDeque<T>>,
     waiting: usize,
 }

@@ -63,7 +63,7 @@ impl Default for FaultPolicy {
     }
 }
 
-/// From so many brokers on, those whose isolation is over are forgotten.
+/// With this many brokers in the table, entries whose isolation is over are removed.
 const BROKERS_MAX: usize = 256;
 
 /// What a producer knows of its brokers.

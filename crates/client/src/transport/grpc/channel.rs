@@ -1,4 +1,4 @@
-//! gRPC calls on bare HTTP/2 connections, of which there is one to each address.
+//! gRPC calls on bare HTTP/2 connections, one connection to each address.
 
 use std::{
     collections::HashMap,

@@ -88,7 +88,8 @@ impl Apply<'_> {
             Decision::TopicDelete { id } => self.state.delete_topic(*id),
             Decision::GroupPut { id, name, config } => {
                 let (name, config) = (name.clone(), config.clone());
-                self.state.put_group(Group { id: *id, name, config });
+                let freed = self.state.put_group(Group { id: *id, name, config });
+                self.effects.released.extend(freed);
             }
             Decision::GroupDelete { id } => self.state.delete_group(*id),
             Decision::Recall { key } => {

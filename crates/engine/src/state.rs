@@ -207,8 +207,12 @@ impl State {
         }
     }
 
-    pub fn put_group(&mut self, group: Group) {
+    /// Makes or changes a group. Returns the topics in which messages of the group became deliverable: what waited for a lock,
+    /// when the group is ordered no longer.
+    pub fn put_group(&mut self, group: Group) -> Vec<(GroupId, TopicId)> {
         let id = group.id;
+        let was_ordered = self.groups.get(&id).is_some_and(|before| before.config.ordered);
+        let unlocked = was_ordered && !group.config.ordered;
         self.group_next = self.group_next.max(id.0 + 1);
         self.group_names.insert(group.name.clone(), id);
         let retry_topic = group.name.retry_topic();
@@ -216,6 +220,10 @@ impl State {
         self.note_retry_topic(&retry_topic);
         // With fewer retries allowed, a message may be at its last attempt already.
         self.restore_final_attempts(Some(id));
+        if !unlocked {
+            return Vec::new();
+        }
+        self.subscriptions.keys().filter(|(group, _)| *group == id).copied().collect()
     }
 
     pub fn delete_group(&mut self, id: GroupId) {

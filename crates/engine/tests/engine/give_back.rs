@@ -336,6 +336,25 @@ fn a_lock_that_retention_frees_wakes_its_group() {
 }
 
 #[test]
+fn a_group_that_is_ordered_no_longer_wakes_what_waited_for_its_locks() {
+    let mut broker = Broker::new(Config::default());
+    broker.create_topic("t", one_queue(MessageType::Fifo));
+    broker.create_group("g", GroupConfig { ordered: true, ..GroupConfig::default() });
+    broker.send("t", in_group("a1", "a"));
+    broker.send("t", in_group("a2", "a"));
+    let first = broker.pop("g", "t", 1, secs(60));
+    assert!(broker.ids("g", "t").is_empty(), "a2 waits for the lock of a1");
+    let woken = (first[0].receipt.group, first[0].receipt.queue.topic);
+    // A change of something else frees nothing.
+    for (ordered, expected) in [(true, vec![]), (false, vec![woken]), (false, vec![])] {
+        broker.engine.take_wakes();
+        broker.create_group("g", GroupConfig { ordered, retries_max: 3, ..GroupConfig::default() });
+        assert_eq!(broker.engine.take_wakes().groups, expected);
+    }
+    assert_eq!(broker.ids("g", "t"), ["a2"]);
+}
+
+#[test]
 fn a_duplicate_of_a_delayed_message_can_be_recalled_while_the_disk_cannot_read() {
     let (mut broker, switches) = Broker::faulty(Config::default(), Options::default());
     broker.create_topic("t", TopicConfig { dedup_window: Some(secs(600)), ..one_queue(MessageType::Delay) });

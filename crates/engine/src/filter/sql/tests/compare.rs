@@ -1,3 +1,5 @@
+//! How SQL92 filters compare values of different types, and what an absent property gives.
+
 use super::*;
 
 const NONE: &[(&str, &str)] = &[];

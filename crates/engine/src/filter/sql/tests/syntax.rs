@@ -1,3 +1,5 @@
+//! What the grammar of SQL92 filters accepts and refuses.
+
 use super::*;
 
 const A: &[(&str, &str)] = &[("a", "5"), ("b", "it's"), ("t", "true")];

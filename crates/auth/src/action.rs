@@ -1,3 +1,5 @@
+//! What can be done to a resource, and sets of it as rules and requests have them.
+
 use std::fmt;
 
 /// What is done to a resource.

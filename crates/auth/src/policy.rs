@@ -1,3 +1,5 @@
+//! Policies: the rules of one user, read from the texts of a request or a file and written as texts again.
+
 use std::{fmt, net::IpAddr};
 
 use crate::{

@@ -1,3 +1,5 @@
+//! Topics, groups and clusters as rules and requests name them, and how exactly a pattern names one.
+
 use std::{cmp::Ordering, fmt};
 
 const NAME_LEN_MAX: usize = 255;

@@ -1,3 +1,5 @@
+//! The decision: whether a user, from an address, may do what a request needs, and which rule said so.
+
 use std::{fmt, net::IpAddr};
 
 use rustc_hash::FxHashMap;

@@ -1,3 +1,5 @@
+//! Source addresses of rules: the forms that operators write, and whether a connection's address is among them.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TEXT_LEN_MAX: usize = 200;

@@ -1,3 +1,5 @@
+//! Users: names, secrets, standing and status, with the rules for each.
+
 use std::fmt;
 
 use subtle::ConstantTimeEq;

@@ -1,3 +1,5 @@
+//! Which of several rules decides, and what a denial says.
+
 use proptest::prelude::*;
 
 use super::*;

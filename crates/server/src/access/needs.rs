@@ -1,3 +1,5 @@
+//! What a request must be allowed to do: the rights on topics, groups and clusters that it names, or to be a super user.
+
 use std::borrow::Cow;
 
 use redstart_auth::{Action, Actions, Kind, Need, Resource};

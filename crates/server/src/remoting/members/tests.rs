@@ -1,3 +1,5 @@
+//! Members of groups as heartbeats announce them: joining, leaving, changes of subscriptions, bounds.
+
 use std::sync::atomic::Ordering;
 
 use redstart_wire::remoting::body::{ConsumerData, ProducerData, Subscription};

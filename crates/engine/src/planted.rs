@@ -234,9 +234,9 @@ pub(crate) fn check_after(state: &State, check_after: Duration) -> Duration {
 /// Called when a start has restored the state.
 #[inline]
 pub(crate) fn after_start(config: &Config, state: &mut State) {
-    #[cfg(feature = "planted")]
     if is_planted(config, Planted::SettingInApply) {
-        state.check_after_max = Some(config.transactions.open_max);
+        #[cfg(feature = "planted")]
+        (state.check_after_max = Some(config.transactions.open_max));
     }
     if is_planted(config, Planted::ForgetLocksOnRestart) {
         let all = state.subscriptions.values_mut().flat_map(|subscription| &mut subscription.queues);

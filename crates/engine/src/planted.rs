@@ -59,12 +59,14 @@ pub enum Planted {
     SpeculationInCheckpoint,
     /// An owner that leads no longer keeps facts that are not committed.
     KeepUncommittedFacts,
+    /// Dead letters and copies out of the oldest segment wait for the disk.
+    OwnWorkWaits,
 }
 
 #[cfg(feature = "planted")]
 impl Planted {
     /// Every bug that can be planted.
-    pub const ALL: [Planted; 20] = [
+    pub const ALL: [Planted; 21] = [
         Planted::AckBeforeDurable,
         Planted::IgnoreGroupLock,
         Planted::ForgetLocksOnRestart,
@@ -85,6 +87,7 @@ impl Planted {
         Planted::FactAppliedTwice,
         Planted::SpeculationInCheckpoint,
         Planted::KeepUncommittedFacts,
+        Planted::OwnWorkWaits,
     ];
 }
 
@@ -229,6 +232,12 @@ pub(crate) fn check_after(state: &State, check_after: Duration) -> Duration {
     }
     let _ = state;
     check_after
+}
+
+/// Whether the engine's own work waits for the disk.
+#[inline]
+pub(crate) fn own_work_waits(config: &Config) -> bool {
+    is_planted(config, Planted::OwnWorkWaits)
 }
 
 /// Called when a start has restored the state.

@@ -45,6 +45,8 @@ pub struct Counters {
     pub checkpoint: FileCounters,
     pub other: FileCounters,
     pub dir_syncs: u64,
+    /// Reads of pages that were not in memory.
+    pub waiting_reads: u64,
     /// All operations that change the disk or make a change durable; [`SimStorage::crash_at`] counts these.
     pub operations: u64,
 }

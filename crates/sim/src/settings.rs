@@ -67,7 +67,10 @@ impl Bug {
         match self {
             Bug::Shard(_)
             | Bug::Engine(
-                EngineBug::SkipUnreadable | EngineBug::GiveBackAcks | EngineBug::RetireWithoutWake,
+                EngineBug::SkipUnreadable
+                | EngineBug::GiveBackAcks
+                | EngineBug::RetireWithoutWake
+                | EngineBug::OwnWorkWaits,
             ) => Layer::Shard,
             Bug::Engine(_) | Bug::Log(_) => Layer::Engine,
         }

@@ -24,6 +24,12 @@ impl ColdPart {
         Warmed { part: self, result }
     }
 
+    pub fn bytes(&self) -> usize {
+        match self {
+            ColdPart::Index { len, .. } | ColdPart::Record { len, .. } => *len,
+        }
+    }
+
     fn read_if_cached(self, reader: &dyn Reader) -> Result<Option<Bytes>, ReadError> {
         match self {
             ColdPart::Index { segment, at, len } => reader.index_read_if_cached(segment, at, len),
@@ -94,6 +100,14 @@ impl From<ReadError> for Failed {
     }
 }
 
+/// How parts were read before a piece of work that must not wait for the disk, and may be part of a request.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    cached_only: bool,
+    parts: Vec<Warmed>,
+    missed: Option<ColdPart>,
+}
+
 /// How parts of the log are read: with waiting for the disk, or only if they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
@@ -117,6 +131,19 @@ impl Access {
     pub fn end_cached(&self) -> (Vec<Warmed>, Option<ColdPart>) {
         self.cached_only.set(false);
         (self.parts.take(), self.missed.take())
+    }
+
+    /// The same for work inside of a request, or beside all of them.
+    pub fn enter(&self, parts: Vec<Warmed>, cached_only: bool) -> Inside {
+        let cached_only = self.cached_only.replace(cached_only || self.cached_only.get());
+        Inside { cached_only, parts: self.parts.replace(parts), missed: self.missed.take() }
+    }
+
+    /// Goes on as before the work. Gives the parts back.
+    pub fn leave(&self, inside: Inside) -> Vec<Warmed> {
+        self.cached_only.set(inside.cached_only);
+        self.missed.set(inside.missed);
+        self.parts.replace(inside.parts)
     }
 
     /// The request has a result without the part that it missed.

@@ -9,6 +9,7 @@ pub(crate) mod file;
 mod live;
 mod set;
 
+pub(crate) use cold::Inside;
 pub use cold::{ColdPart, Warmed};
 pub use file::{IndexCheck, IndexFault};
 pub(crate) use live::LiveIndex;

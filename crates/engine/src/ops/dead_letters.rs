@@ -6,9 +6,11 @@ use std::time::Duration;
 use super::{AckError, Engine, send::choose_queue};
 use crate::{
     GroupId, Message, MessageType, QueueKey, QueueOffset, Receipt, Ticket, Timestamp, TopicConfig, TopicId,
-    TopicName, planted,
+    TopicName,
+    index::{ColdPart, IndexError, Unread},
+    planted,
     pop::FlightKey,
-    record::{AckReason, Cause, Fact, Fetched, Placement, Proof, fetch, put_message},
+    record::{AckReason, Cause, Fact, Fetched, Placement, Proof, put_message},
     state::{Effects, FinalAttempt},
 };
 
@@ -43,6 +45,8 @@ pub(super) enum Move {
     Gone,
     /// The disk could not read the message this time.
     Unread,
+    /// The message, or its place in the index, is not in memory.
+    Cold(ColdPart),
 }
 
 /// A message that could not be moved to the dead-letter topic.
@@ -62,12 +66,26 @@ impl Engine {
     /// Moves messages whose final attempt is over: to the dead-letter topic when their attempts are used up, to the retry
     /// topic when the group's consumers pull.
     pub(super) fn end_final_attempts(&mut self, now: Timestamp) {
+        let is_due = |last: &FinalAttempt| last.visible_at <= now;
+        if !self.state.final_attempts.first().is_some_and(is_due) {
+            return;
+        }
+        let inside = self.begin_own_work();
+        self.end_some_final_attempts(now);
+        self.end_own_work(inside);
+        let more = self.state.final_attempts.first().is_some_and(is_due);
+        if !more && self.cold_moves.is_empty() && !self.copies_wait {
+            self.own_reads.forget();
+        }
+    }
+
+    fn end_some_final_attempts(&mut self, now: Timestamp) {
         for _ in 0..ENDS_PER_STEP {
             let Some(last) = self.state.final_attempts.first().copied().filter(|last| last.visible_at <= now)
             else {
                 return;
             };
-            if self.batch_is_full(0) {
+            if self.batch_is_full(0) || self.own_reads.is_full() {
                 return;
             }
             self.state.final_attempts.pop_first();
@@ -103,6 +121,10 @@ impl Engine {
                     self.postponed_moves.push(last);
                     self.moves_again_at = Some(now.after(MOVE_AGAIN_AFTER));
                 }
+                Some(Move::Cold(part)) => {
+                    self.own_reads.want(part);
+                    self.cold_moves.push(last);
+                }
                 Some(Move::Proposed | Move::Gone) | None => {}
             }
         }
@@ -120,17 +142,18 @@ impl Engine {
             return postponed;
         }
         let read = self.read_entry(from, offset).and_then(|fetched| {
-            let stored = fetched.stored().map_err(|error| Unread::of(error.proof()))?;
+            let stored = fetched.stored().map_err(|error| Unmoved::of(error.proof()))?;
             Ok((stored.queue.topic, stored.message.to_message()))
         });
         match read {
             Ok((home, message)) => self.propose_dead_letter(ticket, dead, home, message),
-            Err(Unread::Later) => Move::Unread,
-            Err(Unread::Lost(proof)) => {
+            Err(Unmoved::Later) => Move::Unread,
+            Err(Unmoved::Cold(part)) => Move::Cold(part),
+            Err(Unmoved::Lost(proof)) => {
                 self.lose(dead.flight, proof);
                 Move::Gone
             }
-            Err(Unread::Gone) => {
+            Err(Unmoved::Gone) => {
                 self.finish(group, from, vec![offset], AckReason::Unreadable);
                 Move::Gone
             }
@@ -219,7 +242,7 @@ impl Engine {
             Move::Proposed => Ok(ticket),
             Move::NeedsTopic(topic) => Err(ForwardError::NoTopic { topic }),
             Move::Gone => Err(ForwardError::Unreadable),
-            Move::Unread => Err(ForwardError::Later),
+            Move::Unread | Move::Cold(_) => Err(ForwardError::Later),
         }
     }
 
@@ -253,27 +276,34 @@ impl Engine {
     }
 
     /// The message at a place of a queue.
-    fn read_entry(&self, key: QueueKey, offset: QueueOffset) -> Result<Fetched, Unread> {
+    fn read_entry(&self, key: QueueKey, offset: QueueOffset) -> Result<Fetched, Unmoved> {
         let queue = self.state.topics.get(&key.topic).and_then(|topic| topic.queue(key.queue));
-        let queue = queue.ok_or(Unread::Gone)?;
-        let entry = self.indexes.entry(key, queue, offset).map_err(|_| Unread::Later)?;
-        let entry = entry.ok_or(Unread::Gone)?;
-        fetch(&*self.reader, entry.position, entry.size).map_err(|error| Unread::of(error.proof()))
+        let queue = queue.ok_or(Unmoved::Gone)?;
+        let entry = match self.indexes.entry(key, queue, offset) {
+            Err(IndexError::Cold(part)) => return Err(Unmoved::Cold(part)),
+            Err(_) => return Err(Unmoved::Later),
+            Ok(entry) => entry.ok_or(Unmoved::Gone)?,
+        };
+        self.indexes.record(entry.position, entry.size).map_err(|unread| match unread {
+            Unread::Cold(part) => Unmoved::Cold(part),
+            Unread::Fetch(error) => Unmoved::of(error.proof()),
+        })
     }
 }
 
 /// Why a message was not read for its dead letter.
-enum Unread {
+enum Unmoved {
     /// The read failed; another may succeed.
     Later,
+    Cold(ColdPart),
     Lost(Proof),
     /// Its queue no longer lists it: its segment was removed, or its topic deleted.
     Gone,
 }
 
-impl Unread {
-    fn of(proof: Option<Proof>) -> Unread {
-        proof.map_or(Unread::Later, Unread::Lost)
+impl Unmoved {
+    fn of(proof: Option<Proof>) -> Unmoved {
+        proof.map_or(Unmoved::Later, Unmoved::Lost)
     }
 }
 

@@ -82,6 +82,7 @@ impl Engine {
         self.batch = Batch::default();
         self.pending.clear();
         self.postponed_moves.clear();
+        self.cold_moves.clear();
         (self.moves_again_at, self.checks_again_at) = (None, None);
         self.retirement = Retirement::default();
         self.time.stepped_down();

@@ -194,7 +194,13 @@ impl Engine {
                 self.checkpoints = [at, self.checkpoints[0]];
                 self.retirement.look();
             }
-            JobDone::Read(warmed) => self.indexes.warm(&warmed),
+            JobDone::Read(warmed) => {
+                self.indexes.warm(&warmed);
+                if self.own_reads.arrived(&warmed) && !self.cold_moves.is_empty() {
+                    self.state.final_attempts.extend(std::mem::take(&mut self.cold_moves));
+                    self.end_final_attempts(self.time.now());
+                }
+            }
             JobDone::IndexBuilt { segment, result } => self.rebuilt(segment, result)?,
             JobDone::SpareMade { result } => {
                 self.spare_failed = result.is_err();

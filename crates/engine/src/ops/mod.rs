@@ -18,6 +18,7 @@ mod jobs;
 mod key_query;
 mod lite;
 mod offsets;
+mod own_reads;
 mod pass_over;
 mod query;
 mod rebuild;
@@ -81,6 +82,7 @@ use crate::{
     state::{Effects, FinalAttempt, State},
 };
 use batch::{Batch, PendingFrame};
+use own_reads::OwnReads;
 use retention::Retirement;
 use time::Time;
 
@@ -127,6 +129,12 @@ pub struct Engine {
     checks_again_at: Option<Timestamp>,
     /// Messages that move when the dead-letter or retry topic exists, or the disk reads again.
     postponed_moves: Vec<FinalAttempt>,
+    /// Messages that move when they have been read.
+    cold_moves: Vec<FinalAttempt>,
+    /// Reads for messages that move, and for copies out of the oldest segment.
+    own_reads: OwnReads,
+    /// Such copies wait for reads.
+    copies_wait: bool,
     /// Indexes of the checkpoints that exist, newest first.
     checkpoints: [Index; 2],
     checkpointing: bool,

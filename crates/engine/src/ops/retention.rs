@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 use super::{Engine, OpenError};
 use crate::{
     QueueId, QueueKey, QueueOffset, Timestamp, TopicId, TopicName,
-    index::IndexError,
+    index::{IndexError, Unread},
     message_ref::MessageRef,
     open_transactions::Half,
     planted,
-    record::{Cause, Decision, FetchError, Placement, fetch, put_message},
+    record::{Cause, Decision, FetchError, Placement, put_message},
     timer::TimerKey,
 };
 
@@ -44,6 +44,15 @@ pub struct Contents {
     /// When the first and the last became visible.
     pub oldest: Timestamp,
     pub newest: Timestamp,
+}
+
+/// Why a segment has to wait for the copies out of it.
+#[derive(Debug, Default)]
+struct Copying {
+    /// Some were proposed, are left for a later batch, or wait for a late timer.
+    proposed: bool,
+    /// Some wait for messages that are being read.
+    waits: bool,
 }
 
 /// Time between removals by age while there is a gap in the times of the log.
@@ -146,6 +155,11 @@ impl Engine {
         self.retirement.look && self.state.retired.is_some()
     }
 
+    /// Whether what the copies out of the oldest segment waited for has been read, so that [`Engine::retire`] can go on.
+    pub fn copies_were_read(&self) -> bool {
+        self.copies_wait && self.own_reads.is_idle()
+    }
+
     /// Where the log begins when the removals that are on their way are done.
     pub(super) fn log_start(&self) -> Position {
         let retired = self.state.retired.max(self.speculation.retiring);
@@ -180,6 +194,27 @@ impl Engine {
         if let Some(retired) = self.remove_retired()? {
             return Ok(Some(retired));
         }
+        let inside = self.begin_own_work();
+        let retired = self.retire_oldest(now);
+        self.end_own_work(inside);
+        match retired {
+            // It is removed by a later call, when the parts have been read.
+            Err(RetireError::Index(IndexError::Cold(part))) => {
+                self.own_reads.want(part);
+                self.copies_wait = true;
+                Ok(None)
+            }
+            other => {
+                if !self.copies_wait && self.cold_moves.is_empty() {
+                    self.own_reads.forget();
+                }
+                other
+            }
+        }
+    }
+
+    fn retire_oldest(&mut self, now: Timestamp) -> Result<Option<Retired>, RetireError> {
+        self.copies_wait = false;
         let segments = self.log.segments();
         let Some(oldest) = segments.first().copied().filter(|segment| !segment.active) else {
             return Ok(None);
@@ -203,12 +238,18 @@ impl Engine {
             return Ok(None);
         }
         // Looked at again after each step: a frame with copies may have been refused, and one step may not be enough.
-        if self.copy_forward(oldest, now)? {
+        let copying = self.copy_forward(oldest, now)?;
+        if copying.proposed {
             let until = Index(self.log.appended().0 + 1);
             self.retirement.copying = Some((oldest.id, until));
+        }
+        if copying.proposed || copying.waits {
             return Ok(None);
         }
-        let contents = if forced { self.contents(oldest.id).ok() } else { None };
+        let contents = match forced.then(|| self.contents(oldest.id)) {
+            Some(Err(error @ IndexError::Cold(_))) => return Err(error.into()),
+            contents => contents.and_then(Result::ok),
+        };
         let damaged = self.indexes.is_lost(oldest.id);
         if expired {
             self.aged_out_at = Some(now);
@@ -288,11 +329,12 @@ impl Engine {
     }
 
     /// Proposes copies of delayed and half messages whose body would go with the segment, as many as a batch may hold, and the
-    /// end of those that cannot be copied. `true`: the segment has to wait, for these, for a later batch, or for a late timer.
-    fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<bool, RetireError> {
+    /// end of those that cannot be copied.
+    fn copy_forward(&mut self, segment: SegmentInfo, now: Timestamp) -> Result<Copying, RetireError> {
         let within = |position: Position| position.0 >= segment.id.0 && position < segment.end;
+        let mut copying = Copying::default();
         if !planted::copies_forward(&self.config) {
-            return Ok(false);
+            return Ok(copying);
         }
         let borrowed = self.state.timers.borrowed_within(Position(segment.id.0), segment.end);
         // A retry has only the one copy. That the segment goes all the same is because the disk is full.
@@ -314,7 +356,8 @@ impl Engine {
             .collect();
         // A start could not tell a late timer from one that has fired. It fires soon: the segment waits for that.
         if timers.iter().any(|(key, _)| self.state.timers.is_late(*key)) {
-            return Ok(true);
+            copying.proposed = true;
+            return Ok(copying);
         }
         let halves: Vec<(Position, Half)> =
             self.state.transactions.iter().map(|(id, half)| (id, *half)).collect();
@@ -324,21 +367,34 @@ impl Engine {
             let placement = Placement::Half { check_after: half.next_check.since(now) };
             (id, half.message, placement, half.deliver_at)
         });
-        let mut any = !retries.is_empty();
+        copying.proposed = !retries.is_empty();
         retries.into_iter().for_each(|(key, _)| self.drop_timer(key));
         let within = |(_, message, ..): &(_, MessageRef, _, _)| within(message.position);
         for (id, message, placement, due) in timers.chain(halves).filter(within) {
             if self.batch_is_full(message.size as usize) {
-                return Ok(true);
+                copying.proposed = true;
+                break;
             }
-            if self.copy(id, &message, placement, due)? {
-                any = true;
-            } else if let (Placement::Delayed, Some(due)) = (placement, due) {
-                any = true;
+            if self.own_reads.is_full() {
+                copying.waits = true;
+                break;
+            }
+            let copied = match self.copy(id, &message, placement, due) {
+                Err(RetireError::Index(IndexError::Cold(part))) => {
+                    self.own_reads.want(part);
+                    copying.waits = true;
+                    continue;
+                }
+                copied => copied?,
+            };
+            if !copied {
+                let (Placement::Delayed, Some(due)) = (placement, due) else { continue };
                 self.drop_timer(TimerKey { due, id });
             }
+            copying.proposed = true;
         }
-        Ok(any)
+        self.copies_wait = copying.waits;
+        Ok(copying)
     }
 
     /// Proposes the end of a delayed message whose body is lost with its segment.
@@ -357,10 +413,11 @@ impl Engine {
         placement: Placement,
         due: Option<Timestamp>,
     ) -> Result<bool, RetireError> {
-        let fetched = match fetch(&*self.reader, original.position, original.size) {
+        let fetched = match self.indexes.record(original.position, original.size) {
             Ok(fetched) => fetched,
-            Err(error) if error.proof().is_some() => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Err(Unread::Cold(part)) => return Err(IndexError::Cold(part).into()),
+            Err(Unread::Fetch(error)) if error.proof().is_some() => return Ok(false),
+            Err(Unread::Fetch(error)) => return Err(error.into()),
         };
         let Ok(mut message) = fetched.message().map(|view| view.to_message()) else { return Ok(false) };
         // The due time may have been changed since it was stored.

@@ -289,6 +289,7 @@ impl Engine {
         let entry = match queue.map(|queue| self.indexes.entry(from, queue, offset)) {
             // An entry in a later segment may outlive the message's own.
             Some(Ok(Some(entry))) if entry.position >= log_start => entry,
+            Some(Err(IndexError::Cold(part))) => return Move::Cold(part),
             Some(Err(_)) => return Move::Unread,
             // Its segment was removed, or its topic deleted.
             Some(Ok(_)) | None => {

@@ -93,7 +93,7 @@ impl Engine {
             return match self.propose_dead_letter(Some(ticket), dead, home.topic, message) {
                 Move::Proposed => Ok(ticket),
                 Move::NeedsTopic(topic) => Err(SendBackError::NoDeadLetterTopic { topic }),
-                Move::Gone | Move::Unread => Err(unknown()),
+                Move::Gone | Move::Unread | Move::Cold(_) => Err(unknown()),
             };
         }
         let entry = Entry {

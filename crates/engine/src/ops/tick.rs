@@ -60,7 +60,9 @@ impl Engine {
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let attempt = self.state.final_attempts.first().map(|last| last.visible_at);
+        // While too much is being read for them, final attempts wait.
+        let attempt = self.state.final_attempts.first().filter(|_| !self.own_reads.is_full());
+        let attempt = attempt.map(|last| last.visible_at);
         // The next step is taken when the last one is durable; until then nothing can be done about timers.
         let ends = &self.speculation.timers;
         let timer = if self.speculation.linking { None } else { ends.next_due(&self.state.timers) };

@@ -125,6 +125,7 @@ impl Engine {
         self.record(&Fact::TimesMoved { now, ahead, before });
         // The postponed ones are found again as well.
         self.postponed_moves.clear();
+        self.cold_moves.clear();
         self.moves_again_at = None;
         self.checks_again_at = None;
         let farthest = now.after(self.config.limits.delay_max);

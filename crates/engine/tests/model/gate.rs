@@ -7,6 +7,24 @@ use std::sync::{
 
 use redstart_log::*;
 
+/// Reads of which every one waits for the disk, so that the engine never has to come back to something later.
+struct Waiting(Arc<dyn Reader>);
+
+impl Reader for Waiting {
+    fn read(&self, position: Position, len: usize) -> Result<bytes::Bytes, ReadError> {
+        self.0.read(position, len)
+    }
+    fn frame(&self, position: Position) -> Result<Option<Frame>, ReadError> {
+        self.0.frame(position)
+    }
+    fn index_len(&self, segment: SegmentId) -> Result<Option<u64>, ReadError> {
+        self.0.index_len(segment)
+    }
+    fn index_read(&self, segment: SegmentId, offset: u64, len: usize) -> Result<bytes::Bytes, ReadError> {
+        self.0.index_read(segment, offset, len)
+    }
+}
+
 pub struct Gate {
     pub log: Box<dyn Log>,
     pub refuse: Arc<AtomicBool>,
@@ -35,7 +53,7 @@ impl Log for Gate {
         self.log.flusher()
     }
     fn reader(&self) -> Arc<dyn Reader> {
-        self.log.reader()
+        Arc::new(Waiting(self.log.reader()))
     }
     fn truncate(&mut self, last: Index) -> Result<(), Error> {
         self.log.truncate(last)

@@ -113,16 +113,22 @@ impl Broker {
         checks
     }
 
-    /// Removes the oldest segment, if its time has come: commits each step of that.
+    /// Removes the oldest segment, if its time has come: reads for each step of that, and commits it.
     pub fn retire(&mut self) -> Option<Retired> {
-        for _ in 0..10 {
-            if let Some(retired) = self.engine.retire(self.now).unwrap() {
-                return Some(retired);
+        self.try_retire().unwrap()
+    }
+
+    pub fn try_retire(&mut self) -> Result<Option<Retired>, RetireError> {
+        for _ in 0..20 {
+            if let Some(retired) = self.engine.retire(self.now)? {
+                return Ok(Some(retired));
             }
-            if !self.engine.has_batch() {
-                return None;
+            let read = self.read_for_engine();
+            if self.engine.has_batch() {
+                self.commit();
+            } else if !read {
+                return Ok(None);
             }
-            self.commit();
         }
         panic!("the removal of a segment does not come to an end")
     }
@@ -156,6 +162,16 @@ impl Broker {
 
     pub fn send(&mut self, to: &str, message: Message) -> SendReceipt {
         self.send_with(to, message, SendOptions::default()).unwrap()
+    }
+
+    /// Reads what the engine's own work waits for. Says whether there was anything.
+    pub fn read_for_engine(&mut self) -> bool {
+        let parts = self.engine.take_own_reads();
+        for part in &parts {
+            let done = self.engine.warm(*part).run();
+            self.engine.job_done(done).unwrap();
+        }
+        !parts.is_empty()
     }
 
     pub fn pop_with(&mut self, pop: &Pop<'_>) -> Vec<Got> {

@@ -300,6 +300,9 @@ impl Disk {
         if strikes(&mut self.faults.fail_read) || self.faults.fail_reads {
             return Err(io_fault());
         }
+        if self.is_cold(number, offset, buffer.len()) {
+            self.counters.waiting_reads += 1;
+        }
         self.cache(number, offset, buffer.len());
         Ok(self.inode(number)?.now.read(offset, buffer))
     }
@@ -310,13 +313,18 @@ impl Disk {
         offset: u64,
         len: usize,
     ) -> io::Result<Option<Vec<u8>>> {
-        let cold = |cached: &BTreeSet<_>| pages(offset, len).any(|page| !cached.contains(&(number, page)));
-        if self.cached.as_ref().is_some_and(cold) {
+        if self.is_cold(number, offset, len) {
             return self.alive().map(|()| None);
         }
         let mut bytes = vec![0; len];
         let read = self.read_at(number, offset, &mut bytes)?;
         Ok((read == len).then_some(bytes))
+    }
+
+    /// Whether a read has to wait for the disk.
+    fn is_cold(&self, number: u64, offset: u64, len: usize) -> bool {
+        let cold = |cached: &BTreeSet<_>| pages(offset, len).any(|page| !cached.contains(&(number, page)));
+        self.cached.as_ref().is_some_and(cold)
     }
 
     pub(super) fn evict(&mut self) {

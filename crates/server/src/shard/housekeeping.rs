@@ -39,7 +39,7 @@ impl Runtime {
         self.encode_checkpoint();
         self.jobs.extend(self.engine.rebuild(now.time));
         if now.uptime < self.housekeeping_at {
-            if self.engine.has_retired() {
+            if self.engine.has_retired() || self.engine.copies_were_read() {
                 self.remove_segments(now);
             }
             return;

@@ -201,6 +201,10 @@ impl Runtime {
         self.counters.condition().set_refused_bytes(self.refused_bytes());
         self.counters.set_waiting_receives(self.wait_list.len());
         self.housekeep(now);
+        // Messages that become dead letters, or are copied before their segment goes, are read like those of requests.
+        for part in self.engine.take_own_reads() {
+            self.read_cold(part);
+        }
         self.flush_facts(now);
         Ok(())
     }

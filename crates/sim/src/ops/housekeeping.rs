@@ -58,12 +58,28 @@ impl World {
         }
     }
 
+    /// Reads what the engine's own work waits for.
+    pub fn read_for_engine(&mut self) -> Checked {
+        loop {
+            let parts = self.engine().take_own_reads();
+            if parts.is_empty() {
+                return Ok(());
+            }
+            for part in parts {
+                let done = self.engine().warm(part).run();
+                self.say(format!("done: {}", outcome(&done)));
+                let read = self.engine().job_done(done);
+                read.map_err(|error| Violation::new(IN_STEP, error.to_string()))?;
+            }
+        }
+    }
+
     pub fn retire(&mut self) -> Checked {
         let now = self.now;
         let retired = self.engine().retire(now);
         self.model.forced |= self.engine().retiring().is_some_and(|retiring| retiring.forced);
         match retired {
-            Ok(None) => Ok(()),
+            Ok(None) => self.read_for_engine(),
             Ok(Some(retired)) => {
                 self.storage.fail_read(0);
                 self.say(format!("retire: {retired:?}"));

@@ -141,6 +141,7 @@ impl World {
     pub fn step(&mut self) -> Checked {
         let op = self.choose();
         self.perform(op)?;
+        self.read_for_engine()?;
         self.encode_checkpoint();
         if self.engine().batch_bytes() as u64 > self.options.segment_bytes / 8 {
             self.submit()?;
@@ -235,6 +236,6 @@ impl World {
                 checks.iter().map(|check| check.id).collect::<Vec<_>>()
             ));
         }
-        Ok(())
+        self.read_for_engine()
     }
 }

@@ -38,6 +38,7 @@ use clock::Clocks;
 use faults::Faults;
 use model::{GROUPS, Group, Model};
 
+pub const READS: &str = "the owner thread does not wait for reads";
 pub const SLEEPS: &str = "a shard that can do nothing sleeps";
 pub const ANSWERED: &str = "what is asked is answered, and a receive ends at its deadline";
 pub const WRITTEN: &str = "what has happened is written soon, also on a full disk";
@@ -268,10 +269,13 @@ impl ShardWorld {
         for step in 0.. {
             self.steps += 1;
             let now = self.now;
+            let waits = self.storage.counters().waiting_reads;
             let effects = match self.shard().step(now) {
                 Ok(effects) => effects,
                 Err(failure) => return self.process_failed(&failure),
             };
+            let waited = self.storage.counters().waiting_reads - waits;
+            ensure(waited == 0, READS, || format!("{waited} reads waited for the disk"))?;
             for job in effects.jobs {
                 let late = self.rng.of([0, 0, 20, 5_000]);
                 // A read that takes longer is answered without what it was to find.

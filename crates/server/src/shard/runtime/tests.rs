@@ -68,7 +68,9 @@ impl TestShard {
     /// Takes steps until the shard would sleep; returns for how long.
     fn run_until_idle(&mut self) -> Duration {
         for _ in 0..STEPS_MAX {
+            let waits = self.disk.counters().waiting_reads;
             let effects = self.steps.step(self.now).unwrap();
+            assert_eq!(self.disk.counters().waiting_reads, waits, "the owner thread waits for no read");
             if effects.flush {
                 let committed = self.steps.flusher().flush();
                 self.steps.flushed(committed, self.now).unwrap();
@@ -431,6 +433,22 @@ fn a_receive_waits_for_the_disk_and_other_requests_do_not() {
     shard.disk.evict();
     assert_eq!(shard.get(cold).unwrap().deliveries.len(), 8);
     assert_eq!(shard.get(same).unwrap().deliveries.len(), 8);
+}
+
+#[test]
+fn the_message_of_a_dead_letter_is_read_by_a_job_when_it_is_not_in_memory() {
+    let mut shard = TestShard::new(EngineConfig::default(), Config::default(), MessageType::Normal, 0);
+    // Enough for two segments, so that the index of the first one is on the disk only.
+    for n in 0..1_500 {
+        shard.send(message(&n.to_string())).unwrap();
+    }
+    shard.run_for(Duration::from_secs(30));
+    assert_eq!(shard.pop().deliveries.len(), 8);
+    shard.disk.evict();
+    shard.run_for(Duration::from_secs(35));
+    let letters = shard.steps.with_engine(|engine| engine.topic(&group().dead_letter_topic()));
+    let (_, min, end) = letters.expect("there are dead letters").queues[0];
+    assert_eq!(end.0 - min.0, 8);
 }
 
 #[test]

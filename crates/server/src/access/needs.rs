@@ -23,7 +23,7 @@ pub(crate) struct Needs<'a>(Vec<Wanted<'a>>);
 #[derive(Debug)]
 enum Wanted<'a> {
     Right { kind: Kind, name: Cow<'a, str>, actions: Actions },
-    Super,
+    Super { changes: bool },
 }
 
 impl<'a> Needs<'a> {
@@ -38,7 +38,12 @@ impl<'a> Needs<'a> {
     }
 
     pub fn super_user() -> Needs<'a> {
-        Needs(vec![Wanted::Super])
+        Needs(vec![Wanted::Super { changes: true }])
+    }
+
+    /// The same for a request that changes nothing.
+    pub fn super_user_asks() -> Needs<'a> {
+        Needs(vec![Wanted::Super { changes: false }])
     }
 
     #[must_use]
@@ -86,14 +91,15 @@ impl<'a> Needs<'a> {
 
     /// Whether only super users may do it.
     pub fn is_for_super_users(&self) -> bool {
-        self.0.iter().any(|wanted| matches!(wanted, Wanted::Super))
+        self.0.iter().any(|wanted| matches!(wanted, Wanted::Super { .. }))
     }
 
-    /// Whether it is what administrators do: it needs a super user, or a right that does nothing but make, change or delete.
+    /// Whether it is what administrators do: only a super user may do it, or it needs a right that does nothing but make, change or
+    /// delete.
     pub fn is_change(&self) -> bool {
         let changes = |action| matches!(action, Action::Create | Action::Update | Action::Delete);
         self.0.iter().any(|wanted| match wanted {
-            Wanted::Super => true,
+            Wanted::Super { changes } => *changes,
             Wanted::Right { actions, .. } => actions.iter().all(changes),
         })
     }
@@ -102,7 +108,7 @@ impl<'a> Needs<'a> {
     pub fn resources(&self) -> Vec<String> {
         let resource = |wanted: &Wanted<'_>| match wanted {
             Wanted::Right { kind, name, .. } => Some(Resource { kind: *kind, name }.to_string()),
-            Wanted::Super => None,
+            Wanted::Super { .. } => None,
         };
         self.0.iter().filter_map(resource).collect()
     }
@@ -112,7 +118,7 @@ impl<'a> Needs<'a> {
             &Wanted::Right { kind, ref name, actions } => {
                 Need::Right { resource: Resource { kind, name }, actions }
             }
-            Wanted::Super => Need::Super,
+            Wanted::Super { .. } => Need::Super,
         };
         self.0.iter().map(need).collect()
     }
@@ -159,6 +165,7 @@ mod tests {
         assert!(!Needs::nothing().topic("t", Action::Pub).is_change() && !Needs::nothing().is_change());
         assert!(Needs::nothing().consume("t", "g", Action::Update).is_change());
         assert!(Needs::nothing().topic("t", Action::Create).is_change() && Needs::super_user().is_change());
+        assert!(!Needs::super_user_asks().is_change() && Needs::super_user_asks().is_for_super_users());
         assert_eq!(Needs::nothing().consume("t", "g", Action::Sub).resources(), ["Topic:t", "Group:g"]);
     }
 

@@ -41,6 +41,11 @@ pub(super) fn super_user(_: &Received) -> Result<'_> {
     Ok(Needs::super_user())
 }
 
+/// For super users, and changes nothing: what brokers that are registered say every few seconds.
+pub(super) fn super_user_asks(_: &Received) -> Result<'_> {
+    Ok(Needs::super_user_asks())
+}
+
 pub(super) fn cluster(received: &Received, actions: Actions) -> Result<'_> {
     Ok(Needs::nothing().cluster(&received.context.config.cluster, actions))
 }

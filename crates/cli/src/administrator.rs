@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use redstart_commands::credentials;
-use redstart_server::{Access, shard::Shard};
+use redstart_server::{Access, shard::ShardHandle};
 
 use crate::config::{ADMIN_SECRET_VARIABLE, Config};
 
@@ -11,8 +11,8 @@ const NAME: &str = "admin";
 const NAMES_MAX: usize = 50;
 
 /// Makes the administrator if there is no super user yet: without one nobody could make any.
-pub async fn ensure(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
-    access.load(&shard.handle()).await?;
+pub async fn ensure(config: &Config, access: &Access, shard: &ShardHandle) -> anyhow::Result<()> {
+    access.load(shard).await?;
     let known = access.super_users();
     if !known.is_empty() {
         // Some may have been made by anybody while nobody was asked.
@@ -23,7 +23,7 @@ pub async fn ensure(config: &Config, access: &Access, shard: &Shard) -> anyhow::
     let given = given(config)?;
     let secret = given.clone().map_or_else(credentials::random_secret, Ok)?;
     access
-        .make_super_user(&shard.handle(), NAME, &secret)
+        .make_super_user(shard, NAME, &secret)
         .await
         .with_context(|| format!("the user {NAME} cannot be made"))?;
     tracing::info!(user = NAME, "the administrator was made");

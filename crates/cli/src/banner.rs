@@ -10,7 +10,8 @@ pub struct Banner<'a> {
     pub grpc: SocketAddr,
     pub grpc_tls: Mode,
     pub namesrv: SocketAddr,
-    pub broker: SocketAddr,
+    /// By shard.
+    pub brokers: &'a [SocketAddr],
     pub http: SocketAddr,
     pub http_tls: Mode,
     pub data: &'a Path,
@@ -25,10 +26,11 @@ impl Banner<'_> {
             Mode::Enforcing => "5.x clients (gRPC, TLS)",
         };
         let scheme = if self.http_tls == Mode::Enforcing { "https" } else { "http" };
+        let brokers = self.brokers.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
         let rows = [
             (grpc, self.grpc.to_string()),
             ("4.x clients and mqadmin (Remoting)", format!("-n {}", self.namesrv)),
-            ("broker (Remoting)", self.broker.to_string()),
+            ("broker (Remoting)", brokers),
             ("operators (HTTP)", format!("{scheme}://{}/metrics", self.http)),
             ("data", self.data.display().to_string()),
         ];

@@ -15,34 +15,45 @@ use redstart_log::{
 
 use redstart_commands::stdout;
 
+use crate::shard_dirs;
+
 /// Exit codes: 0 for sound data, 1 for damage, 2 if the directory could not be checked.
 const DAMAGED: u8 = 1;
 const UNCHECKED: u8 = 2;
 
 /// Reads every byte that has a checksum and prints a report. Changes nothing without `accept_loss`.
 pub fn run(dir: &Path, accept_loss: bool) -> anyhow::Result<ExitCode> {
-    match inspect(dir, accept_loss) {
-        Ok((dir, aside, report)) => {
-            let aside: String =
-                aside.iter().map(|name| format!("  {name:<32}put aside as {name}.lost\n")).collect();
-            stdout::print(&format!("{aside}{}", described(&dir, &report)))?;
-            Ok(if report.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
-        }
-        Err(error) => {
-            eprintln!("redstart: {error:#}");
-            Ok(UNCHECKED.into())
+    let all = match shards_of(dir) {
+        Ok(all) => all,
+        Err(error) => return Ok(unchecked(&error)),
+    };
+    let mut sound = true;
+    for shard in all {
+        match inspect(&shard, accept_loss) {
+            Ok((aside, report)) => {
+                let aside: String =
+                    aside.iter().map(|name| format!("  {name:<32}put aside as {name}.lost\n")).collect();
+                stdout::print(&format!("{aside}{}", described(&shard, &report)))?;
+                sound &= report.is_sound();
+            }
+            Err(error) => return Ok(unchecked(&error)),
         }
     }
+    Ok(if sound { ExitCode::SUCCESS } else { DAMAGED.into() })
 }
 
-fn inspect(dir: &Path, accept_loss: bool) -> anyhow::Result<(PathBuf, Vec<String>, Report)> {
-    let shard = shard_of(dir)?;
-    let storage = FsStorage::open(&shard).with_context(|| format!("cannot open {}", shard.display()))?;
+fn unchecked(error: &anyhow::Error) -> ExitCode {
+    eprintln!("redstart: {error:#}");
+    UNCHECKED.into()
+}
+
+fn inspect(shard: &Path, accept_loss: bool) -> anyhow::Result<(Vec<String>, Report)> {
+    let storage = FsStorage::open(shard).with_context(|| format!("cannot open {}", shard.display()))?;
     let aside = if accept_loss { check::accept_loss(&storage)? } else { Vec::new() };
     let unchecked = || format!("cannot check {}", shard.display());
     let mut report = check(&storage).with_context(unchecked)?;
     check_indexes(&storage, &mut report).with_context(unchecked)?;
-    Ok((shard, aside, report))
+    Ok((aside, report))
 }
 
 /// Checks the indexes and reports missing ones. The index of the newest sealed segment may not have been written yet.
@@ -80,22 +91,23 @@ fn check_index(storage: &dyn Storage, id: SegmentId) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The directory of the log: `shard-0` in the data directory, or the given directory itself. Creates nothing.
-fn shard_of(dir: &Path) -> anyhow::Result<PathBuf> {
+/// The directories of the logs: `shard-0` and so on in the data directory, or the given directory itself. Creates nothing.
+fn shards_of(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !dir.is_dir() {
         bail!("{} is not a directory", dir.display());
     }
-    let inside = dir.join("shard-0");
-    if inside.is_dir() {
-        return Ok(inside);
+    let unread = || format!("cannot read {}", dir.display());
+    let held = shard_dirs::held(dir).with_context(unread)?;
+    if !held.is_empty() {
+        return Ok(held.into_iter().map(|number| shard_dirs::of(dir, number)).collect());
     }
-    let names = dir.read_dir().with_context(|| format!("cannot read {}", dir.display()))?;
+    let names = dir.read_dir().with_context(unread)?;
     let is_segment = |name: &str| name.len() == 24 && name.ends_with(".log");
     let mut names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     if !names.any(|name| is_segment(&name)) {
         bail!("{} contains no data of a broker: give the directory of the setting `data_dir`", dir.display());
     }
-    Ok(dir.to_owned())
+    Ok(vec![dir.to_owned()])
 }
 
 fn described(dir: &Path, report: &Report) -> String {

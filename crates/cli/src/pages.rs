@@ -56,7 +56,7 @@ impl Pages {
 
     /// All ports accept connections.
     pub fn serving(&self, sources: Sources) {
-        self.health.watch(sources.shard.clone());
+        self.health.watch(sources.shards.clone());
         self.metrics.attach(sources);
         self.health.set(Stage::Serving);
     }

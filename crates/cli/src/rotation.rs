@@ -12,12 +12,12 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use redstart_commands::{blocking::block_on, stdout};
-use redstart_server::{Access, listen::FileLimits, sealing_keys, sealing_keys::Keyring, shard::Shard};
-use tokio::sync::mpsc;
+use redstart_server::{Access, listen::FileLimits, sealing_keys, sealing_keys::Keyring, shard::ShardHandle};
 
 use crate::{
     config::{self, Config, Flags, FlushMode, SECRETS_KEY_VARIABLE, Setting},
-    serve,
+    node::Node,
+    shard_dirs,
 };
 
 #[derive(Debug, Subcommand)]
@@ -44,15 +44,13 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let keys = sealing_keys::read_file(&file)?;
     let keys =
         keys.with_context(|| format!("{} does not exist: there is no key to rotate", file.display()))?;
-    if !config.data_dir.join("shard-0").exists() {
+    if !shard_dirs::of(&config.data_dir, 0).exists() {
         bail!("{} is no data directory of a broker", config.data_dir.display());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    // Nobody is asked about transactions.
-    let (checks, _asked) = mpsc::channel(1);
-    let shard = serve::open(&config, FileLimits::of_process(), checks)?;
-    let sealed = block_on(&runtime, rotate(&config, &shard, keys, &file, *drop_older));
-    shard.stop()?;
+    let node = Node::open(&config, FileLimits::of_process())?;
+    let sealed = block_on(&runtime, rotate(&config, &node.first(), keys, &file, *drop_older));
+    node.stop()?;
     let (sealed, keys) = sealed?;
     let secrets = if sealed == 1 { "secret was" } else { "secrets were" };
     let mut said = format!("{sealed} {secrets} sealed with the new key {}\n", keys.current().id());
@@ -70,7 +68,7 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
 
 async fn rotate(
     config: &Config,
-    shard: &Shard,
+    shard: &ShardHandle,
     keys: Keyring,
     file: &Path,
     drop_older: bool,
@@ -87,10 +85,10 @@ async fn rotate(
 }
 
 /// Seals with the first of the keys what is not sealed with it. All secrets must open.
-async fn seal(config: &Config, shard: &Shard, keys: Keyring) -> anyhow::Result<usize> {
+async fn seal(config: &Config, shard: &ShardHandle, keys: Keyring) -> anyhow::Result<usize> {
     let access = Access::on(&config.cluster_name);
     access.install_keys(keys);
-    Ok(access.seal_stored(&shard.handle()).await?)
+    Ok(access.seal_stored(shard).await?)
 }
 
 /// The file that holds the keys.

@@ -6,20 +6,20 @@ use anyhow::bail;
 use redstart_server::{
     Access, SealStoredError,
     sealing_keys::{self, Keyring},
-    shard::Shard,
+    shard::ShardHandle,
 };
 
 use crate::config::{Config, SECRETS_KEY_VARIABLE, Setting};
 
 /// To be called before requests are served.
-pub async fn unlock(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<()> {
+pub async fn unlock(config: &Config, access: &Access, shard: &ShardHandle) -> anyhow::Result<()> {
     let keys = match given(config)? {
         Some(keys) => keys,
         None => in_data_dir(config, access, shard).await?,
     };
     let older = keys.older().len();
     access.install_keys(keys);
-    let sealed = access.seal_stored(&shard.handle()).await.map_err(|error| match error {
+    let sealed = access.seal_stored(shard).await.map_err(|error| match error {
         SealStoredError::Unopened { .. } => anyhow::anyhow!("{error}: {}", advice()),
         _ => error.into(),
     })?;
@@ -47,7 +47,7 @@ fn given(config: &Config) -> anyhow::Result<Option<Keyring>> {
 }
 
 /// The key beside the data, which the first start makes.
-async fn in_data_dir(config: &Config, access: &Access, shard: &Shard) -> anyhow::Result<Keyring> {
+async fn in_data_dir(config: &Config, access: &Access, shard: &ShardHandle) -> anyhow::Result<Keyring> {
     let file = config.data_dir.join(sealing_keys::FILE);
     if let Some(keys) = sealing_keys::read_file(&file)? {
         warn_if_readable(&file);
@@ -55,7 +55,7 @@ async fn in_data_dir(config: &Config, access: &Access, shard: &Shard) -> anyhow:
     }
     // A new key in place of a lost one would hide that the secrets cannot be opened. Without users that are asked for, it is how an
     // operator goes on who has lost the key.
-    if config.auth && access.has_sealed_secrets(&shard.handle()).await? {
+    if config.auth && access.has_sealed_secrets(shard).await? {
         bail!("secrets of users are sealed, and their key {} is missing: {}", file.display(), advice());
     }
     let keys = sealing_keys::add(&file)?;

@@ -1,4 +1,4 @@
-//! `redstart serve`: opens the shard, starts the front ends, and stops them in order.
+//! `redstart serve`: opens the shards, starts the front ends, and stops them in order.
 
 use std::{
     net::SocketAddr,
@@ -10,30 +10,29 @@ use std::{
 
 use anyhow::Context;
 use redstart_commands::blocking::block_on;
-use redstart_engine::Config as EngineConfig;
-use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Access, AuditLog, ByteBudget, Resources,
+    Access, AuditLog, ByteBudget, Resources, Shards, broker_names,
     grpc::{self, Grpc},
     http::Sources,
     listen::{Connections, FileLimits},
-    remoting::{self, Remoting},
+    remoting::{self, Ports, Remoting},
     scrub,
-    shard::{self, Flush, Opened, Shard},
     tls::Mode,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
+    task::JoinSet,
 };
 
 use crate::{
     administrator,
     banner::Banner,
-    config::{self, AuditTarget, Config, Flags, FlushMode, Loaded, SETTINGS, Source},
+    config::{self, AuditTarget, Config, Flags, Loaded, SETTINGS, Source},
     exposure, logging,
+    node::{CHECKS_MAX, Node, SHARDS},
     pages::Pages,
-    secrets, startup,
+    secrets, shard_dirs, startup,
     transport::Transports,
 };
 
@@ -41,8 +40,6 @@ use crate::{
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// How long calls in flight may take to finish when the broker stops. Remoting connections close before that.
 const GRACE: Duration = Duration::from_secs(3);
-/// Capacity of the queue of transaction checks.
-const CHECKS_MAX: usize = 4096;
 
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
@@ -53,7 +50,6 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     log_configuration(&loaded);
     exposure::warn(config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (checks, asked) = mpsc::channel(CHECKS_MAX);
     let files = FileLimits::of_process();
     tracing::info!(files = files.total, log_files = files.log, connections = files.connections, "limits");
     let resources = Resources {
@@ -65,27 +61,37 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Access::off()
         },
     };
-    // The HTTP port opens before the shard, which may take long: health checks see that the process is alive. Only if it has TLS is
-    // the certificate read now; otherwise after the shard, whose error about a bad data directory is clearer.
+    // The HTTP port opens before the shards, which may take long: health checks see that the process is alive. Only if it has TLS is
+    // the certificate read now; otherwise after the shards, whose error about a bad data directory is clearer.
     let is_early = config.http_tls != Mode::Off;
     let transports = if is_early { Transports::open(config)? } else { Transports::default() };
     let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
-    let shard = open(config, files, checks)?;
+    shard_dirs::check(&config.data_dir, SHARDS)?;
+    // Before anything is written: a port that is taken leaves the directory as it is.
+    let ports = block_on(&runtime, async { reserve(config) })?;
+    let node = Node::open(config, files)?;
     let transports = if is_early { transports } else { Transports::open(config)? };
     secrets::check_data_dir(&config.data_dir);
-    block_on(&runtime, secrets::unlock(config, &resources.access, &shard))?;
+    block_on(&runtime, secrets::unlock(config, &resources.access, &node.first()))?;
     let audit = audit_log(config)?;
     resources.access.install_audit(audit.clone());
     if config.auth {
-        block_on(&runtime, administrator::ensure(config, &resources.access, &shard))?;
+        block_on(&runtime, administrator::ensure(config, &resources.access, &node.first()))?;
     }
-    block_on(&runtime, serve(config, &resources, &transports, &shard, asked, pages, started))?;
+    let node = block_on(&runtime, serve(config, &resources, &transports, node, ports, pages, started))?;
     runtime.shutdown_timeout(GRACE);
     audit.close();
     let stopping = Instant::now();
-    shard.stop().context("the shard failed; restart the broker to recover")?;
+    node.stop()?;
     tracing::info!(millis = stopping.elapsed().as_millis() as u64, "stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The ports of the Remoting front end.
+fn reserve(config: &Config) -> anyhow::Result<Ports> {
+    let at = |port| SocketAddr::new(config.listen, port);
+    Ports::reserve(at(config.namesrv_port), at(config.broker_port), SHARDS)
+        .map_err(|error| startup::remoting(&error, config))
 }
 
 /// Without `auth` there is no audit log.
@@ -109,76 +115,21 @@ fn log_configuration(loaded: &Loaded) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %file, changed = changed.join(" "), "starting");
 }
 
-/// Opens the shard of a broker; there is one process at a time that has it.
-pub fn open(config: &Config, files: FileLimits, checks: shard::CheckSink) -> anyhow::Result<Shard> {
-    let started = Instant::now();
-    let dir = config.data_dir.join("shard-0");
-    let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
-    let mut options = Options::with_segment_bytes(config.segment_bytes);
-    options.open_files_max = options.open_files_max.min(files.log);
-    let Opened { shard, log, engine } =
-        Shard::open(Arc::new(storage), options, engine_config(config), shard_config(config, checks))
-            .map_err(|error| startup::shard(&error, &dir))?;
-    for damaged in engine.damaged_checkpoints.iter().chain(&engine.damaged_indexes) {
-        tracing::warn!(damaged, "recovered from older data");
-    }
-    if let Some(cut) = log.cut {
-        tracing::info!(file = cut.file, bytes = cut.bytes, "cut an unfinished write");
-    }
-    if log.damaged_manifest {
-        tracing::warn!(
-            "the manifest was damaged and has been rebuilt; files that were missing before are not detected"
-        );
-    }
-    tracing::info!(
-        data = %dir.display(),
-        flush = ?config.flush,
-        segments = log.segments,
-        frames = log.last.0,
-        frames_replayed = engine.frames_replayed,
-        millis = started.elapsed().as_millis() as u64,
-        "shard open"
-    );
-    Ok(shard)
-}
-
-fn shard_config(config: &Config, checks: shard::CheckSink) -> shard::Config {
-    let flush = match config.flush {
-        FlushMode::Sync => Flush::Sync,
-        FlushMode::Async => Flush::Async { interval: config.flush_interval },
-    };
-    let pending_bytes_max = config.pending_bytes_max;
-    shard::Config { flush, pending_bytes_max, checks: Some(checks), ..shard::Config::default() }
-}
-
-fn engine_config(config: &Config) -> EngineConfig {
-    let mut engine = EngineConfig { new_groups_from: config.new_groups_from, ..EngineConfig::default() };
-    engine.limits.body_bytes_max = config.message_bytes_max;
-    engine.limits.batch_bytes_max = engine.limits.batch_bytes_max.max(config.message_bytes_max);
-    engine.retention.keep = config.retention;
-    engine.retention.clean_percent = config.disk_clean_percent;
-    engine.retention.forced_percent =
-        config.disk_forced_percent.clamp(config.disk_clean_percent, config.disk_refuse_percent);
-    engine.retention.refuse_percent = config.disk_refuse_percent;
-    engine.transactions.first_check_after = config.transaction_check_after;
-    engine.transactions.check_interval = config.transaction_check_interval;
-    engine.transactions.checks_max = config.transaction_checks_max;
-    engine
-}
-
 async fn serve(
     config: &Config,
     resources: &Resources,
     transports: &Transports,
-    shard: &Shard,
-    checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    mut node: Node,
+    ports: Ports,
     pages: Pages,
     started: Instant,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Node> {
     let at = |port| SocketAddr::new(config.listen, port);
+    let names = broker_names(&config.broker_name, SHARDS);
+    let shards = Shards::open(names.into_iter().zip(node.handles())).await?;
+    shard_dirs::record(&config.data_dir, SHARDS)?;
     let grpc_config = grpc::Config {
         listen: at(config.grpc_port),
-        broker: config.broker_name.clone(),
         auto_create_groups: config.auto_create_groups,
         advertise: advertised(config),
         transport: transports.with(config.grpc_tls),
@@ -186,12 +137,11 @@ async fn serve(
         resources: resources.clone(),
     };
     let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
-    let grpc = Grpc::bind(grpc_config, shard.handle(), asked, &config.data_dir)
+    let grpc = Grpc::bind(grpc_config, shards.clone(), asked, &config.data_dir)
         .await
         .map_err(|error| startup::grpc(&error, config))?;
     let remoting_config = remoting::Config {
         cluster: config.cluster_name.clone(),
-        broker: config.broker_name.clone(),
         namesrv: at(config.namesrv_port),
         listen: at(config.broker_port),
         advertise: advertised(config),
@@ -203,21 +153,29 @@ async fn serve(
         check_types: config.remoting_check_types,
         resources: resources.clone(),
     };
-    let remoting = Remoting::bind(remoting_config, shard.handle(), &config.data_dir)
+    let remoting = Remoting::listen(remoting_config, ports, shards.clone(), &config.data_dir)
         .await
         .map_err(|error| startup::remoting(&error, config))?;
     remoting.set_other_protocol(Arc::new(grpc.commands()));
     grpc.set_pull_consumers(Arc::new(remoting.monitor()));
-    tokio::spawn(remoting.route_checks(checks, grpc_checks));
-    // The task ends when the shard stops.
-    let scrub = (config.scrub_rate > 0).then(|| tokio::spawn(scrub::run(shard.handle(), config.scrub_rate)));
+    // These tasks end when their shard stops.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(shards.clone().keep_in_step());
+    for (shard, checks) in shards.all().iter().zip(node.take_checks()) {
+        tasks.spawn(remoting.route_checks(shard.number, checks, grpc_checks.clone()));
+        if config.scrub_rate > 0 {
+            // All shards are on one disk.
+            let rate = (config.scrub_rate / SHARDS as u64).max(1);
+            tasks.spawn(scrub::run(shard.handle.clone(), rate));
+        }
+    }
     // Before the broker reports that it is ready: a signal that follows must not be lost.
     let signals = Signals::listen()?;
     let reloads = transports.watch()?;
-    let (namesrv, broker) = remoting.addresses()?;
+    let ((namesrv, broker), brokers) = (remoting.addresses()?, remoting.broker_addresses()?);
     let grpc_at = grpc.address()?;
     let sources = Sources {
-        shard: shard.handle(),
+        shards: shards.clone(),
         grpc: Some(grpc.monitor()),
         remoting: Some(remoting.monitor()),
         http: Some(pages.connections()),
@@ -228,10 +186,10 @@ async fn serve(
     let grpc = tokio::spawn(grpc.serve(stopped));
     pages.serving(sources);
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
-    tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, millis, "ready");
+    tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, shards = SHARDS, millis, "ready");
     let (grpc_tls, http_tls, data) = (config.grpc_tls, config.http_tls, &config.data_dir);
-    Banner { grpc: grpc_at, grpc_tls, namesrv, broker, http, http_tls, data }.print();
-    let why = signals.wait(shard).await;
+    Banner { grpc: grpc_at, grpc_tls, namesrv, brokers: &brokers, http, http_tls, data }.print();
+    let why = signals.wait(&node).await;
     tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
     // Readiness fails first, so that load balancers stop sending clients before connections are closed.
     pages.stopping();
@@ -243,11 +201,9 @@ async fn serve(
     }
     remoting_ends.abort();
     reloads.abort();
-    if let Some(scrub) = scrub {
-        scrub.abort();
-    }
+    tasks.abort_all();
     pages.close().await;
-    Ok(())
+    Ok(node)
 }
 
 /// The advertised address with a port, which gRPC clients need. The default is the gRPC port.
@@ -274,13 +230,13 @@ impl Signals {
     }
 
     /// Waits for a signal or a failure of the shard; returns which of them it was.
-    async fn wait(mut self, shard: &Shard) -> &'static str {
+    async fn wait(mut self, node: &Node) -> &'static str {
         let mut watch = tokio::time::interval(WATCH_INTERVAL);
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.terminate.recv() => return "SIGTERM",
-                _ = watch.tick() => if shard.has_failed() {
+                _ = watch.tick() => if node.has_failed() {
                     return "the shard failed";
                 },
             }

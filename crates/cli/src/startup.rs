@@ -13,18 +13,19 @@ use redstart_server::{grpc, http, remoting, shard, tls::TlsError};
 use crate::config::{Config, Setting};
 
 /// The ways to set a setting, for the end of a sentence.
-fn ways(key: &str) -> String {
+pub fn ways(key: &str) -> String {
     Setting::named(key).map(Setting::ways).unwrap_or_default()
 }
 
 pub fn grpc(error: &grpc::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         grpc::StartError::Listen { address, source } => listening(*address, source, config),
-        grpc::StartError::Key(source) => data_file(
+        grpc::StartError::Key(grpc::KeyError::File(source)) => data_file(
             &format!("cannot read the key of receipt handles: {source}"),
             source.kind(),
             &config.data_dir,
         ),
+        grpc::StartError::Key(_) => error.to_string(),
     })
 }
 
@@ -35,11 +36,12 @@ pub fn http(error: &http::StartError, config: &Config) -> anyhow::Error {
 pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error {
     anyhow::Error::msg(match error {
         remoting::StartError::Listen { address, source, .. } => listening(*address, source, config),
-        remoting::StartError::Names(source) => data_file(
+        remoting::StartError::Names(remoting::NamesError::File(source)) => data_file(
             &format!("cannot read the name service's values: {source}"),
             source.kind(),
             &config.data_dir,
         ),
+        remoting::StartError::Names(_) => format!("{error} (in {})", config.data_dir.display()),
         remoting::StartError::Settings(_) => error.to_string(),
     })
 }
@@ -51,7 +53,9 @@ fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
         port if port == config.namesrv_port => "namesrv_port",
         port if port == config.broker_port => "broker_port",
         port if port == config.grpc_port => "grpc_port",
-        _ => "http_port",
+        port if port == config.http_port => "http_port",
+        // A further shard's port follows from the first's.
+        _ => "broker_port",
     };
     match error.kind() {
         ErrorKind::AddrInUse => format!(

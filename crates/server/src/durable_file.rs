@@ -15,7 +15,7 @@ const UNUSABLE: &str = ".unusable";
 
 /// Which users of the machine may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readable {
+pub enum Readable {
     ByOwner,
     ByAll,
 }
@@ -30,7 +30,7 @@ impl Readable {
 }
 
 /// Replaces a file: writes a temporary one, syncs it, renames it, and syncs the directory.
-pub(crate) fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Result<()> {
     let new = with_suffix(path, UNFINISHED);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -42,6 +42,15 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], readable: Readable) -> io::Resu
     file.sync_all()?;
     fs::rename(&new, path)?;
     sync_parent(path)
+}
+
+/// Removes a file for good: after a power cut it is not there again.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_parent(path),
+    }
 }
 
 /// Renames a file that cannot be used instead of replacing it: an operator may have put it there. An empty file is left to be

@@ -6,7 +6,7 @@ mod audit;
 mod byte_budget;
 mod dead_letter_reason;
 mod drain;
-mod durable_file;
+pub mod durable_file;
 pub mod grpc;
 mod handover;
 pub mod http;
@@ -18,6 +18,7 @@ mod resources;
 pub mod scrub;
 pub mod sealing_keys;
 pub mod shard;
+mod shards;
 mod stall_detector;
 pub mod statistics;
 mod stream;
@@ -32,6 +33,7 @@ pub use audit::AuditLog;
 pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use proxies::Proxies;
 pub use resources::Resources;
+pub use shards::{CatalogueError, CatalogueRefusal, ServedShard, ShardNumber, Shards, broker_names};
 pub use transport::Transport;
 
 /// A front end at work. Behind a trait object its code is compiled once, with this crate, and not again by each crate that runs it.

@@ -230,8 +230,7 @@ mod tests {
         assert_eq!(config.transaction_check_interval, engine.transactions.check_interval);
         assert_eq!(config.transaction_checks_max, engine.transactions.checks_max);
         assert_eq!(config.segment_bytes, redstart_log::Options::default().segment_bytes);
-        let shard = redstart_server::shard::Config::default();
-        assert_eq!(config.pending_bytes_max, shard.pending_bytes_max);
+        assert_eq!(config.pending_bytes_max, redstart_server::shard::PENDING_BYTES_MAX);
         assert_eq!(config.network_bytes_max, redstart_server::DEFAULT_BYTES);
         let grpc = redstart_server::grpc::Limits::default();
         assert_eq!(config.grpc_connections_max, grpc.connections_max);

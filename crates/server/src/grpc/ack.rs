@@ -1,8 +1,8 @@
 //! AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what a consumer does with a delivery.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use redstart_engine::{AckError, ForwardError, Receipt};
+use redstart_engine::{AckError, Engine, ForwardError, Receipt, Timestamp};
 use redstart_wire::v2::{
     AckMessageEntry, AckMessageRequest, AckMessageResponse, AckMessageResultEntry,
     ChangeInvisibleDurationRequest, ChangeInvisibleDurationResponse, Code,
@@ -14,10 +14,13 @@ use super::{
     convert::from_duration,
     receive::not_early,
     refusal::{Refusal, ok, summary},
-    scope::ScopedError,
+    scope::{Scope, ScopedError},
     service::Service,
 };
-use crate::shard::ChangeError;
+use crate::{
+    shard::ChangeError,
+    shards::{ServedShard, ShardNumber},
+};
 
 const ENTRIES_MAX: usize = 1024;
 /// Length of an id or a handle, which are sent back. Those of this broker are far shorter.
@@ -27,6 +30,36 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 
 fn unknown_handle() -> Refusal {
     Refusal::new(Code::InvalidReceiptHandle, "the receipt handle was not made by this broker")
+}
+
+/// One entry of an ack.
+struct Acked {
+    /// Its place in the request.
+    at: usize,
+    receipt: Receipt,
+    lite: Option<String>,
+}
+
+/// Acks the entries that fit the scope. The results have the entries' places.
+fn ack_on(
+    engine: &mut Engine,
+    scope: &Scope,
+    entries: Vec<Acked>,
+    now: Timestamp,
+) -> Vec<(usize, Result<Receipt, Refusal>)> {
+    let fit = |entry: Acked| {
+        let checked = scope.check(engine, entry.receipt, entry.lite.as_deref());
+        (entry.at, checked.map(|()| entry.receipt))
+    };
+    let fitting: Vec<(usize, Result<Receipt, Refusal>)> = entries.into_iter().map(fit).collect();
+    let receipts: Vec<Receipt> = fitting.iter().filter_map(|(_, fit)| fit.clone().ok()).collect();
+    let mut acked = engine.ack_batch(&receipts, now).into_iter();
+    let mut next = |receipt| match acked.next() {
+        Some(Ok(())) => Ok(receipt),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(AckError::Unknown.into()),
+    };
+    fitting.into_iter().map(|(at, fit)| (at, fit.and_then(&mut next))).collect()
 }
 
 impl Refusable for AckMessageRequest {
@@ -92,32 +125,36 @@ impl Service {
             let why = format!("an id or handle has {len} bytes; the limit is {TEXT_LEN_MAX}");
             return Err(Refusal::new(Code::InvalidReceiptHandle, why));
         }
-        let scope = self.scope(request.group.as_ref(), request.topic.as_ref())?;
-        let handles: Vec<(Option<Receipt>, Option<String>)> = request
-            .entries
-            .iter()
-            .map(|entry| (self.signer.read_receipt(&entry.receipt_handle), entry.lite_topic.clone()))
-            .collect();
-        let results: Vec<Result<Receipt, Refusal>> = self
-            .record(move |engine, now| {
-                let fit = |(handle, lite): (Option<Receipt>, Option<String>)| {
-                    let receipt = handle.ok_or_else(unknown_handle)?;
-                    scope.check(engine, receipt, lite.as_deref()).map(|()| receipt)
-                };
-                let fitting: Vec<Result<Receipt, Refusal>> = handles.into_iter().map(fit).collect();
-                let receipts: Vec<Receipt> = fitting.iter().flatten().copied().collect();
-                let mut acked = engine.ack_batch(&receipts, now).into_iter();
-                let mut next = |receipt| match acked.next() {
-                    Some(Ok(())) => Ok(receipt),
-                    Some(Err(error)) => Err(error.into()),
-                    None => Err(AckError::Unknown.into()),
-                };
-                fitting.into_iter().map(|fit| fit.and_then(&mut next)).collect()
-            })
-            .await?;
-        let acked: Vec<Receipt> = results.iter().flatten().copied().collect();
-        self.renewal.remove(&acked);
+        let scope = Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
+        let mut results: Vec<Result<Receipt, Refusal>> = Vec::with_capacity(request.entries.len());
+        // Almost always one shard: a consumer acks what it received together.
+        let mut by_shard: BTreeMap<ShardNumber, Vec<Acked>> = BTreeMap::new();
+        for (at, entry) in request.entries.iter().enumerate() {
+            results.push(Err(unknown_handle()));
+            if let Some((shard, receipt)) = self.signer.read_receipt(&entry.receipt_handle) {
+                let acked = Acked { at, receipt, lite: entry.lite_topic.clone() };
+                by_shard.entry(shard).or_default().push(acked);
+            }
+        }
+        for (number, handles) in by_shard {
+            let Some(shard) = self.shards.get(number) else { continue };
+            let scope = scope.clone();
+            let places: Vec<usize> = handles.iter().map(|acked| acked.at).collect();
+            let answered = self.record(shard, move |engine, now| ack_on(engine, &scope, handles, now)).await;
+            // What one shard refuses says nothing about the entries of another.
+            let answered = answered
+                .unwrap_or_else(|refusal| places.into_iter().map(|at| (at, Err(refusal.clone()))).collect());
+            let acked: Vec<Receipt> = answered.iter().filter_map(|(_, result)| result.clone().ok()).collect();
+            self.renewal.remove(number, &acked);
+            answered.into_iter().for_each(|(at, result)| results[at] = result);
+        }
         Ok(results)
+    }
+
+    /// The delivery of a handle, and its shard.
+    fn delivery(&self, handle: &str) -> Result<(&ServedShard, Receipt), Refusal> {
+        let (number, receipt) = self.signer.read_receipt(handle).ok_or_else(unknown_handle)?;
+        Ok((self.shards.get(number).ok_or_else(unknown_handle)?, receipt))
     }
 
     pub(super) async fn change_invisible(
@@ -136,7 +173,7 @@ impl Service {
         request: &ChangeInvisibleDurationRequest,
     ) -> Result<String, Refusal> {
         let scope = self.scope(request.group.as_ref(), request.topic.as_ref())?;
-        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let (shard, receipt) = self.delivery(&request.receipt_handle)?;
         let lite = request.lite_topic.clone();
         // A lite consumer that suspends a message has not failed to process it.
         let suspends = request.suspend() && lite.is_some();
@@ -145,7 +182,7 @@ impl Service {
         })?;
         let delay = not_early(delay.max(RETRY_DELAY_MIN));
         let changed = self
-            .record(move |engine, now| {
+            .record(shard, move |engine, now| {
                 scope.check(engine, receipt, lite.as_deref())?;
                 let changed = match suspends {
                     true => engine.suspend(receipt, delay, now),
@@ -154,8 +191,8 @@ impl Service {
                 changed.map_err(Refusal::from)
             })
             .await??;
-        self.renewal.remove(&[receipt]);
-        Ok(self.signer.receipt(changed))
+        self.renewal.remove(shard.number, &[receipt]);
+        Ok(self.signer.receipt(shard.number, changed))
     }
 
     pub(super) async fn forward(
@@ -163,17 +200,17 @@ impl Service {
         Admitted { caller, request, .. }: Admitted<'_, ForwardMessageToDeadLetterQueueRequest>,
     ) -> Result<(), Refusal> {
         let reason = caller.dead_letter_reason();
-        let scope = std::sync::Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
-        let receipt = self.signer.read_receipt(&request.receipt_handle).ok_or_else(unknown_handle)?;
+        let scope = Arc::new(self.scope(request.group.as_ref(), request.topic.as_ref())?);
+        let (shard, receipt) = self.delivery(&request.receipt_handle)?;
         // The message is read for its dead letter. Not on the owner thread, if it is not in memory.
-        let place = self.shard.query(move |engine, _| engine.place_of_delivery(receipt))?.await?;
+        let place = shard.handle.query(move |engine, _| engine.place_of_delivery(receipt))?.await?;
         if let Ok(Some((position, size))) = place {
             // The owner thread reports a failure.
-            drop(self.shard.bodies().fetch(position, size).await);
+            drop(shard.handle.bodies().fetch(position, size).await);
         }
         let forward = || {
             let (scope, lite, reason) = (scope.clone(), request.lite_topic.clone(), reason.clone());
-            self.shard.change(move |engine, now| {
+            shard.handle.change(move |engine, now| {
                 scope.check(engine, receipt, lite.as_deref()).map_err(ScopedError::OutOfScope)?;
                 engine.forward_to_dead_letters(receipt, reason.as_deref(), now).map_err(ScopedError::Engine)
             })
@@ -181,13 +218,13 @@ impl Service {
         let forwarded = match forward()?.await? {
             // The first dead letter of a group creates its topic. After the barrier the topic is durable.
             Err(ChangeError::Refused(ScopedError::Engine(ForwardError::NoTopic { .. }))) => {
-                self.change(|engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
+                self.change(shard, |engine, _| Ok::<_, Refusal>(engine.barrier())).await?;
                 forward()?.await?
             }
             other => other,
         };
         forwarded?;
-        self.renewal.remove(&[receipt]);
+        self.renewal.remove(shard.number, &[receipt]);
         Ok(())
     }
 }

@@ -86,7 +86,7 @@ pub(super) async fn serve(
 ) {
     let (head, body) = request.into_parts();
     let method = Method::of_path(head.uri.path());
-    let timing = Timing::begin(method, service.shard.counters().clone());
+    let timing = Timing::begin(method, service.shards.first().handle.counters().clone());
     let limits = &service.config.limits;
     let mut answer = Answer::new(respond, timing, peer.account.clone(), limits.stuck_timeout);
     let grpc = |kind: &http::HeaderValue| kind.as_bytes().starts_with(b"application/grpc");

@@ -23,7 +23,7 @@ use super::{
     refusal::ok,
     service::Service,
 };
-use crate::{drain::Drained, shard::ShardHandle};
+use crate::shards::{ShardNumber, Shards};
 
 /// How long a client has for its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,15 +34,15 @@ const PENDING_MAX: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Commands {
     clients: Arc<Clients>,
-    shard: ShardHandle,
+    shards: Shards,
     pending: Arc<PendingCommands>,
-    drained: Drained,
     answer_timeout: Duration,
 }
 
 /// A stored message and the topic under which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {
+    pub shard: ShardNumber,
     pub topic: TopicName,
     pub position: Position,
     pub size: u32,
@@ -68,6 +68,8 @@ pub enum CommandError {
     NoAnswer { client: String, within: Duration },
     #[error("client {client} answered with code {code}: {message}")]
     Refused { client: String, code: i32, message: String },
+    #[error("the message is of a shard that is not here")]
+    UnknownShard,
     #[error(transparent)]
     Message(#[from] FetchError),
 }
@@ -76,16 +78,10 @@ impl Commands {
     pub(super) fn new(service: &Service) -> Commands {
         Commands {
             clients: service.clients.clone(),
-            shard: service.shard.clone(),
+            shards: service.shards.clone(),
             pending: service.pending_commands.clone(),
-            drained: service.drained.clone(),
             answer_timeout: ANSWER_TIMEOUT,
         }
-    }
-
-    /// Removes the write permission from the routes of all clients, or restores it.
-    pub fn drain(&self, drained: bool) {
-        self.drained.set(drained);
     }
 
     /// The same with another time for answers.
@@ -121,7 +117,8 @@ impl Commands {
             attempt: 1,
             ..Envelope::default()
         };
-        let fetched = self.shard.bodies().fetch(message.position, message.size).await?;
+        let shard = self.shards.get(message.shard).ok_or(CommandError::UnknownShard)?;
+        let fetched = shard.handle.bodies().fetch(message.position, message.size).await?;
         let message = to_wire(&fetched, envelope)?;
         let ask =
             |nonce| Command::VerifyMessageCommand(VerifyMessageCommand { nonce, message: Some(message) });

@@ -15,7 +15,10 @@ use super::{
     refusal::{Refusal, ok},
     service::Service,
 };
-use crate::shard::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubscriptions, Unavailable};
+use crate::{
+    shard::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubscriptions, Unavailable},
+    shards::ServedShard,
+};
 
 /// Attributes of a consumer group: the topic whose lite topics it consumes, and whether each belongs to one client.
 pub(crate) const BIND_TOPIC: &str = "lite.bind.topic";
@@ -70,45 +73,72 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let exclusive = self.check_bound(&group, &parent).await?.exclusive;
         let names = names(&request.lite_topic_set)?;
-        let action = match request.action() {
-            LiteSubscriptionAction::PartialAdd => {
-                let offset = offset(request.offset_option.as_ref())?;
-                LiteAction::Add(self.ensure_lites(&parent, names).await?, offset)
-            }
-            LiteSubscriptionAction::CompleteAdd => {
-                LiteAction::Replace(self.ensure_lites(&parent, names).await?)
-            }
-            LiteSubscriptionAction::PartialRemove => LiteAction::Remove(names),
-            LiteSubscriptionAction::CompleteRemove => LiteAction::Replace(Vec::new()),
+        let wanted = request.action();
+        let offset = match wanted {
+            LiteSubscriptionAction::PartialAdd => offset(request.offset_option.as_ref())?,
+            _ => LiteOffset::Last,
         };
-        let change = LiteChange {
-            client: client.to_owned(),
-            group,
-            parent,
-            action,
-            exclusive,
-            quota: QUOTA + QUOTA_TOLERANCE,
-        };
-        let notices = self.shard.change_lites(change)?.await??;
-        self.notify_lost(notices);
+        for shard in self.shards.of_topic(&parent) {
+            let action = match wanted {
+                LiteSubscriptionAction::PartialAdd => {
+                    LiteAction::Add(self.lites_here(shard, &parent, &names).await?, offset)
+                }
+                LiteSubscriptionAction::CompleteAdd => {
+                    LiteAction::Replace(self.lites_here(shard, &parent, &names).await?)
+                }
+                LiteSubscriptionAction::PartialRemove => LiteAction::Remove(names.clone()),
+                LiteSubscriptionAction::CompleteRemove => LiteAction::Replace(Vec::new()),
+            };
+            let change = LiteChange {
+                client: client.to_owned(),
+                group: group.clone(),
+                parent: parent.clone(),
+                action,
+                exclusive,
+                quota: QUOTA + QUOTA_TOLERANCE,
+            };
+            self.notify_lost(shard.handle.change_lites(change)?.await??);
+        }
         Ok(())
+    }
+
+    /// The lite topics that a shard has for a subscription: those whose messages go there, which are created, and those that it has from
+    /// a time when there were fewer shards.
+    async fn lites_here(
+        &self,
+        shard: &ServedShard,
+        parent: &TopicName,
+        names: &[LiteName],
+    ) -> Result<Vec<(LiteName, TopicId)>, Refusal> {
+        if self.shards.is_single() {
+            return self.ensure_lites(shard, parent, names.to_vec()).await;
+        }
+        let is_home = |name: &LiteName| self.shards.for_lite(parent, name.as_str()).number == shard.number;
+        let (own, others): (Vec<LiteName>, Vec<LiteName>) = names.iter().cloned().partition(is_home);
+        let mut here = self.ensure_lites(shard, parent, own).await?;
+        let (topic, asked) = (parent.clone(), others.clone());
+        let known = self.ask(shard, move |engine, _| engine.lite_ids(&topic, &asked)).await?;
+        here.extend(others.into_iter().zip(known).filter_map(|(name, id)| Some((name, id?))));
+        Ok(here)
     }
 
     /// Creates the lite topics that do not exist; returns the ids of all.
     pub(super) async fn ensure_lites(
         &self,
+        shard: &ServedShard,
         parent: &TopicName,
         names: Vec<LiteName>,
     ) -> Result<Vec<(LiteName, TopicId)>, Refusal> {
         for _ in 0..ENSURE_TRIES {
             let (topic, asked) = (parent.clone(), names.clone());
-            let found: Option<Vec<TopicId>> =
-                self.ask(move |engine, _| engine.lite_ids(&topic, &asked).into_iter().collect()).await?;
+            let found: Option<Vec<TopicId>> = self
+                .ask(shard, move |engine, _| engine.lite_ids(&topic, &asked).into_iter().collect())
+                .await?;
             if let Some(ids) = found {
                 return Ok(names.into_iter().zip(ids).collect());
             }
             let (topic, asked) = (parent.clone(), names.clone());
-            self.change(move |engine, _| engine.ensure_lites(&topic, &asked)).await?;
+            self.change(shard, move |engine, _| engine.ensure_lites(&topic, &asked)).await?;
         }
         let why = format!("lite topics of {parent} are being removed, try again");
         Err(Refusal::new(Code::TooManyRequests, why))
@@ -117,7 +147,7 @@ impl Service {
     /// The group of a lite consumer must be bound to the topic.
     pub(super) async fn check_bound(&self, group: &GroupName, topic: &TopicName) -> Result<Binding, Refusal> {
         let asked = group.clone();
-        let binding = self.ask(move |engine, _| {
+        let binding = self.ask(self.shards.first(), move |engine, _| {
             let config = engine.group_config(&asked)?;
             let exclusive =
                 config.attributes.get(SUB_MODEL).is_some_and(|model| model.eq_ignore_ascii_case(EXCLUSIVE));
@@ -129,12 +159,14 @@ impl Service {
 
     /// Removes the subscriptions of clients that are gone, and notifies clients whose lite topics have been removed.
     pub(super) async fn lite_upkeep(&self, gone: Vec<String>) {
-        loop {
-            match self.shard.lite_upkeep(gone.clone()) {
-                Ok(reply) => return self.notify_lost(reply.await.unwrap_or_default()),
-                Err(Unavailable::Stopped) => return,
-                // Tried again: otherwise their subscriptions would stay for ever.
-                Err(Unavailable::Overloaded { .. }) => tokio::time::sleep(UPKEEP_PAUSE).await,
+        for shard in self.shards.all() {
+            loop {
+                match shard.handle.lite_upkeep(gone.clone()) {
+                    Ok(reply) => break self.notify_lost(reply.await.unwrap_or_default()),
+                    Err(Unavailable::Stopped) => break,
+                    // Tried again: otherwise their subscriptions would stay for ever.
+                    Err(Unavailable::Overloaded { .. }) => tokio::time::sleep(UPKEEP_PAUSE).await,
+                }
             }
         }
     }

@@ -48,10 +48,8 @@ use tokio::{
 
 use crate::{
     Resources, Serving,
-    drain::Drained,
-    handover::GiveBackQueue,
     listen::{self, Port, PortLimits},
-    shard::ShardHandle,
+    shards::{ShardNumber, Shards},
     stall_detector::STUCK_MAX,
     transport::Transport,
 };
@@ -64,6 +62,7 @@ use signer::Signer;
 pub use clients::{ClientKind, ClientSettings, ClientSubscription, ClientView, Polling};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub use monitor::Monitor;
+pub use signer::KeyError;
 
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub use method::METHODS;
@@ -76,8 +75,6 @@ const CONNECTION_BYTES_MAX: usize = 256 << 20;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
-    /// Name of the broker in routes.
-    pub broker: String,
     /// Create an unknown consumer group when it first consumes.
     pub auto_create_groups: bool,
     /// Address that routes carry instead of the one the client dialled.
@@ -124,8 +121,8 @@ impl Default for Limits {
 /// What the gRPC front end asks of the Remoting front end: its consumers, which pull by offset, and the settings that operators
 /// change there.
 pub trait PullConsumers: Send + Sync + std::fmt::Debug {
-    /// Whether a connected consumer of the group pulls from the group's retry topic.
-    fn consume_retry_topic(&self, group: &str) -> bool;
+    /// Whether a connected consumer of the group pulls from the group's retry topic on a shard.
+    fn consume_retry_topic(&self, shard: ShardNumber, group: &str) -> bool;
 
     /// Whether the first message to an unknown topic creates it. Operators can change this while the broker runs.
     fn creates_topics(&self) -> bool;
@@ -136,15 +133,22 @@ pub trait PullConsumers: Send + Sync + std::fmt::Debug {
 pub enum StartError {
     #[error("cannot listen for gRPC on {address}: {source}")]
     Listen { address: SocketAddr, source: IoError },
-    #[error("cannot read or create the key that signs receipt handles: {0}")]
-    Key(IoError),
+    #[error("the key that signs receipt handles: {0}")]
+    Key(#[from] KeyError),
+}
+
+/// A transaction whose producer is to be asked, and its shard.
+#[derive(Debug, Clone, Copy)]
+pub struct ShardCheck {
+    pub shard: ShardNumber,
+    pub check: redstart_engine::TransactionCheck,
 }
 
 /// A listening front end.
 pub struct Grpc {
     listener: TcpListener,
     service: Service,
-    checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+    checks: mpsc::Receiver<ShardCheck>,
     stopping: watch::Sender<bool>,
     port: Port,
 }
@@ -156,29 +160,28 @@ impl std::fmt::Debug for Grpc {
 }
 
 impl Grpc {
-    /// Listens; the key that signs handles is kept in `data_dir`.
+    /// Listens. A key for handles that an earlier release left in `data_dir` is taken over.
     pub async fn bind(
         config: Config,
-        shard: ShardHandle,
-        checks: mpsc::Receiver<redstart_engine::TransactionCheck>,
+        shards: Shards,
+        checks: mpsc::Receiver<ShardCheck>,
         data_dir: &Path,
     ) -> Result<Grpc, StartError> {
         let address = config.listen;
         let listener =
             TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
-        let signer = Signer::open(data_dir).map_err(StartError::Key)?;
+        let signer = Signer::open(&shards.first().handle, data_dir).await?;
         let clients = Arc::new(Clients::default());
-        let renewal = Arc::new(Renewal::new(shard.clone(), clients.clone(), config.resources.access.clone()));
+        let renewal =
+            Arc::new(Renewal::new(shards.clone(), clients.clone(), config.resources.access.clone()));
         let (stopping, stopped) = watch::channel(false);
         let Limits { connections_max, silent_max, .. } = config.limits;
         let port = config.resources.connections.port("gRPC", PortLimits { connections_max, silent_max });
         let service = Service {
-            give_back_queue: GiveBackQueue::new(shard.clone()),
-            shard,
+            shards,
             config: Arc::new(config),
             clients,
             pending_commands: Arc::new(PendingCommands::default()),
-            drained: Drained::default(),
             stopped,
             renewal,
             signer: Arc::new(signer),
@@ -232,7 +235,7 @@ impl Grpc {
         // Long polls and telemetry streams end, so that their connections can.
         stopping.send_replace(true);
         service.clients.close();
-        service.shard.end_polls();
+        service.shards.end_polls();
         while open.join_next().await.is_some() {}
         upkeep.abort();
     }

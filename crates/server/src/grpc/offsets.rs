@@ -47,6 +47,7 @@ impl Service {
         let filter = filter(request.filter_expression.as_ref())?;
         let wait = request.long_polling_timeout.as_ref().and_then(from_duration).unwrap_or_default();
         let from = queue_offset(request.offset)?;
+        let shard = self.shard_of(Some(&queue))?;
         let pull = PullRequest {
             topic: self.topic_name(Some(&resource))?,
             queue: queue_id(&queue)?,
@@ -56,12 +57,12 @@ impl Service {
             filter: filter.clone(),
             wait: wait.min(LONG_POLL_MAX),
         };
-        let pulled = self.shard.pull(pull)?.await??;
+        let pulled = shard.handle.pull(pull)?.await??;
         // It may have waited.
         self.admit_again(caller, audit::name_of::<PullMessageRequest>(), || request.needs())?;
         let next = pulled.next;
         let mut messages = Messages {
-            bodies: self.shard.bodies().clone(),
+            bodies: shard.handle.bodies().clone(),
             found: pulled.messages.into_iter(),
             topic: resource,
             queue: queue.id,
@@ -99,9 +100,10 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let queue = request.message_queue.unwrap_or_default();
         let topic = self.topic_name(queue.topic.as_ref())?;
+        let shard = self.shard_of(Some(&queue))?;
         let (queue, offset) = (queue_id(&queue)?, queue_offset(request.offset)?);
         self.ensure_group(&group).await?;
-        self.record(move |engine, _| engine.commit_offset(&group, &topic, queue, offset)).await??;
+        self.record(shard, move |engine, _| engine.commit_offset(&group, &topic, queue, offset)).await??;
         Ok(())
     }
 
@@ -109,8 +111,9 @@ impl Service {
         let group = self.group_name(request.group.as_ref())?;
         let queue = request.message_queue.unwrap_or_default();
         let topic = self.topic_name(queue.topic.as_ref())?;
+        let shard = self.shard_of(Some(&queue))?;
         let queue = queue_id(&queue)?;
-        let found = self.ask(move |engine, _| engine.consumer_offset(&group, &topic, queue)).await??;
+        let found = self.ask(shard, move |engine, _| engine.consumer_offset(&group, &topic, queue)).await??;
         let none = || Refusal::new(Code::OffsetNotFound, "the group has not consumed this queue");
         found.map(|offset| offset.0 as i64).ok_or_else(none)
     }
@@ -122,6 +125,7 @@ impl Service {
         };
         let queue = request.message_queue.unwrap_or_default();
         let topic = self.topic_name(queue.topic.as_ref())?;
+        let shard = self.shard_of(Some(&queue))?;
         let queue = queue_id(&queue)?;
         let to = match (policy, request.timestamp) {
             (QueryOffsetPolicy::Beginning, _) => ResetTo::Earliest,
@@ -131,7 +135,7 @@ impl Service {
                 return Err(Refusal::new(Code::BadRequest, "a search by time needs a timestamp"));
             }
         };
-        let found = self.shard.query(move |engine, _| engine.find_offset(&topic, queue, to))?.await??;
+        let found = shard.handle.query(move |engine, _| engine.find_offset(&topic, queue, to))?.await??;
         Ok(found.0 as i64)
     }
 }

@@ -21,16 +21,12 @@ impl OtherProtocolClients for Commands {
         message: OtherMessage,
     ) -> ReplyFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let OtherMessage { topic, position, size } = message;
-            match self.verify_message(client, StoredMessage { topic, position, size }).await? {
+            let OtherMessage { shard, topic, position, size } = message;
+            match self.verify_message(client, StoredMessage { shard, topic, position, size }).await? {
                 Verified::Consumed => Ok(Ok(())),
                 Verified::Failed { why } => Ok(Err(why)),
             }
         })
-    }
-
-    fn drain(&self, drained: bool) {
-        Commands::drain(self, drained);
     }
 }
 

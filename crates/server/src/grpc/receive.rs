@@ -32,6 +32,7 @@ use crate::{
     byte_budget::{Account, Grant, Spent},
     handover::Handover,
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
+    shards::{ServedShard, ShardNumber},
 };
 
 /// Invisible time of messages that the server renews for their consumer.
@@ -60,12 +61,16 @@ impl Service {
         let topic = request.message_queue.as_ref().and_then(|queue| queue.topic.clone()).unwrap_or_default();
         let group = request.group.clone().unwrap_or_default();
         let auto_renew = request.auto_renew;
-        let (popped, invisible) = match self.pop(caller, request).await {
+        let shard = match self.shard_of(request.message_queue.as_ref()) {
+            Ok(shard) => shard,
+            Err(refusal) => return refused(&refusal),
+        };
+        let (popped, invisible) = match self.pop(shard, caller, request).await {
             Ok(popped) => popped,
             Err(refusal) => return refused(&refusal),
         };
         let until = Instant::now() + invisible;
-        let handover = Arc::new(Mutex::new(Handover::new(&self.give_back_queue, &popped)));
+        let handover = Arc::new(Mutex::new(Handover::new(&shard.give_back_queue, &popped)));
         let needs = || Needs::nothing().consume(topic.name.as_str(), group.name.as_str(), Action::Sub);
         // It may have waited. Messages that are not sent go back to their queues.
         if let Err(refusal) = self.admit_again(caller, audit::name_of::<ReceiveMessageRequest>(), needs) {
@@ -77,6 +82,7 @@ impl Service {
         }
         let renew = auto_renew.then(|| Renew {
             renewal: self.renewal.clone(),
+            shard: shard.number,
             holder: Holder {
                 client: caller.client.to_owned(),
                 identity,
@@ -88,6 +94,7 @@ impl Service {
         });
         let messages = Messages {
             service: self.clone(),
+            shard: shard.number,
             deliveries,
             topic,
             invisible,
@@ -101,6 +108,7 @@ impl Service {
 
     async fn pop(
         &self,
+        shard: &ServedShard,
         caller: Caller<'_>,
         request: ReceiveMessageRequest,
     ) -> Result<(Popped, Duration), Refusal> {
@@ -112,7 +120,7 @@ impl Service {
         let with_retry_topic = !self
             .pull_consumers
             .get()
-            .is_some_and(|pull_consumers| pull_consumers.consume_retry_topic(group.as_str()));
+            .is_some_and(|pull_consumers| pull_consumers.consume_retry_topic(shard.number, group.as_str()));
         let invisible = invisible(request.auto_renew, request.invisible_duration.as_ref())?;
         let poll = request.long_polling_timeout.as_ref().and_then(from_duration);
         let wait = wait(poll, self.clients.polling(caller.client), caller.deadline());
@@ -134,30 +142,30 @@ impl Service {
             with_retry_topic,
             wait,
         };
-        Ok((self.take(pop).await?, invisible))
+        Ok((self.take(shard, pop).await?, invisible))
     }
 
     /// Settings say whether a client is a lite consumer. After a restart the server may not have them yet; then the binding of
     /// the group decides.
-    async fn take(&self, pop: PopRequest) -> Result<Popped, Refusal> {
+    async fn take(&self, shard: &ServedShard, pop: PopRequest) -> Result<Popped, Refusal> {
         let lite = self.clients.is_lite(&pop.client);
         if lite == Some(true) {
-            return self.take_lite(pop).await;
+            return self.take_lite(shard, pop).await;
         }
-        match self.give_back_queue.receive(self.shard.pop(pop.clone())?).await? {
-            Err(ReceiveError::WrongGroupKind { .. }) if lite.is_none() => self.take_lite(pop).await,
+        match shard.give_back_queue.receive(shard.handle.pop(pop.clone())?).await? {
+            Err(ReceiveError::WrongGroupKind { .. }) if lite.is_none() => self.take_lite(shard, pop).await,
             Err(ReceiveError::WrongGroupKind { value, .. }) => Err(only_for_lites(&pop.group, &value)),
             Err(ReceiveError::Pop(PopError::UnknownGroup { .. })) => {
                 self.ensure_group(&pop.group).await?;
-                Ok(self.give_back_queue.receive(self.shard.pop(pop)?).await??)
+                Ok(shard.give_back_queue.receive(shard.handle.pop(pop)?).await??)
             }
             popped => Ok(popped?),
         }
     }
 
-    async fn take_lite(&self, pop: PopRequest) -> Result<Popped, Refusal> {
+    async fn take_lite(&self, shard: &ServedShard, pop: PopRequest) -> Result<Popped, Refusal> {
         self.check_bound(&pop.group, &pop.topic).await?;
-        Ok(self.give_back_queue.receive(self.shard.pop_lite(pop)?).await??)
+        Ok(shard.give_back_queue.receive(shard.handle.pop_lite(pop)?).await??)
     }
 }
 
@@ -179,6 +187,7 @@ fn within(mut deliveries: Vec<Delivery>, bytes_max: usize, handover: &Mutex<Hand
 /// The messages of an answer. Bodies are read one by one, as the client takes them.
 struct Messages {
     service: Service,
+    shard: ShardNumber,
     deliveries: std::vec::IntoIter<Delivery>,
     topic: Resource,
     invisible: Duration,
@@ -243,16 +252,20 @@ impl Messages {
                 Err(error) => {
                     if let Some(proof) = error.proof() {
                         self.handover.lock().exclude(&[delivery.receipt]);
-                        self.service.pass_over(delivery.receipt, proof);
+                        self.service.pass_over(self.shard(), delivery.receipt, proof);
                         continue;
                     }
-                    self.service.shard.bodies().failed(&error);
+                    self.shard().handle.bodies().failed(&error);
                     self.give_back(delivery, READ_AGAIN_AFTER);
                     return Err(Ended::Unread(error));
                 }
             }
         }
         Ok(None)
+    }
+
+    fn shard(&self) -> &ServedShard {
+        &self.service.shards.all()[usize::from(self.shard.0)]
     }
 
     /// Returns a delivery and all after it to their queues.
@@ -270,10 +283,10 @@ impl Messages {
             queue_offset: receipt.offset.0 as i64,
             stored_at: delivery.stored_at,
             attempt: i32::from(delivery.attempt),
-            receipt_handle: Some(self.service.signer.receipt(receipt)),
+            receipt_handle: Some(self.service.signer.receipt(self.shard, receipt)),
             invisible: Some(self.invisible),
         };
-        let fetched = self.service.shard.bodies().fetch(delivery.position, delivery.size).await?;
+        let fetched = self.shard().handle.bodies().fetch(delivery.position, delivery.size).await?;
         to_wire(&fetched, envelope)
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     access::{Denied, TooManyNames, Unauthenticated},
     byte_budget::Spent,
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
+    shards::CatalogueRefusal,
 };
 
 /// A refusal: code and message.
@@ -361,6 +362,15 @@ impl From<AdminError> for Refusal {
             }
         };
         Refusal::new(code, error.to_string())
+    }
+}
+
+impl From<CatalogueRefusal> for Refusal {
+    fn from(error: CatalogueRefusal) -> Self {
+        match error {
+            CatalogueRefusal::Admin(error) => error.into(),
+            CatalogueRefusal::Setting(error) => Refusal::new(Code::BadRequest, error.to_string()),
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use redstart_engine::{AckError, Receipt};
 use super::{clients::Clients, receive::RENEWED_INVISIBLE};
 use crate::{
     access::{Access, Identity, Needs},
-    shard::{ShardHandle, Unavailable},
+    shard::Unavailable,
+    shards::{ServedShard, ShardNumber, Shards},
     throttle::Throttle,
 };
 
@@ -99,29 +100,49 @@ struct Applied {
     over: Vec<Receipt>,
 }
 
+/// What a round asks of one shard.
+#[derive(Debug, Default)]
+struct Round {
+    renew: Vec<Receipt>,
+    orphaned: Vec<Receipt>,
+}
+
 #[derive(Debug)]
 pub(super) struct Renewal {
-    shard: ShardHandle,
+    shards: Shards,
     clients: Arc<Clients>,
     access: Access,
-    tracked: Mutex<HashMap<Receipt, Tracked>>,
+    /// By shard.
+    tracked: Box<[Mutex<HashMap<Receipt, Tracked>>]>,
 }
 
 impl Renewal {
-    pub fn new(shard: ShardHandle, clients: Arc<Clients>, access: Access) -> Renewal {
-        Renewal { shard, clients, access, tracked: Mutex::default() }
+    pub fn new(shards: Shards, clients: Arc<Clients>, access: Access) -> Renewal {
+        let tracked = shards.all().iter().map(|_| Mutex::default()).collect();
+        Renewal { shards, clients, access, tracked }
     }
 
-    /// Tracks deliveries; their invisible time ends at `until` unless it is renewed.
-    pub fn add(&self, receipts: impl IntoIterator<Item = Receipt>, holder: &Arc<Holder>, until: Instant) {
+    /// The deliveries of a shard, which must exist.
+    fn of(&self, shard: ShardNumber) -> &Mutex<HashMap<Receipt, Tracked>> {
+        &self.tracked[usize::from(shard.0)]
+    }
+
+    /// Tracks deliveries of a shard; their invisible time ends at `until` unless it is renewed.
+    pub fn add(
+        &self,
+        shard: ShardNumber,
+        receipts: impl IntoIterator<Item = Receipt>,
+        holder: &Arc<Holder>,
+        until: Instant,
+    ) {
         let since = Instant::now();
         let tracked = |receipt| (receipt, Tracked { holder: holder.clone(), since, until });
-        self.tracked.lock().extend(receipts.into_iter().map(tracked));
+        self.of(shard).lock().extend(receipts.into_iter().map(tracked));
     }
 
     /// Stops tracking these: the consumer has acked or returned them.
-    pub fn remove(&self, receipts: &[Receipt]) {
-        let mut tracked = self.tracked.lock();
+    pub fn remove(&self, shard: ShardNumber, receipts: &[Receipt]) {
+        let mut tracked = self.of(shard).lock();
         for receipt in receipts {
             tracked.remove(receipt);
         }
@@ -130,28 +151,33 @@ impl Renewal {
     /// One round: renews what is due, and returns the messages of clients that are gone or have lost their rights.
     pub async fn renew(&self) {
         let now = Instant::now();
-        let (mut renewed, mut orphaned) = (Vec::new(), Vec::new());
-        self.tracked.lock().retain(|receipt, tracked| {
-            let holder = &tracked.holder;
-            let is_held = self.clients.is_alive(&holder.client) && holder.may_consume(&self.access);
-            match tracked.due(is_held, now) {
-                Due::No => {}
-                Due::Renew => renewed.push(*receipt),
-                Due::Orphaned => orphaned.push(*receipt),
-                Due::Over => return false,
-            }
-            true
-        });
-        self.apply(renewed, orphaned).await;
+        for shard in self.shards.all() {
+            let mut round = Round::default();
+            self.of(shard.number).lock().retain(|receipt, tracked| {
+                let holder = &tracked.holder;
+                let is_held = self.clients.is_alive(&holder.client) && holder.may_consume(&self.access);
+                match tracked.due(is_held, now) {
+                    Due::No => {}
+                    Due::Renew => round.renew.push(*receipt),
+                    Due::Orphaned => round.orphaned.push(*receipt),
+                    Due::Over => return false,
+                }
+                true
+            });
+            self.apply(shard, round).await;
+        }
     }
 
     /// A client has terminated: its messages are delivered to others soon.
     pub async fn client_left(&self, client: &str) {
-        self.apply(Vec::new(), self.tracked_for(client)).await;
+        for shard in self.shards.all() {
+            let orphaned = self.tracked_for(shard.number, client);
+            self.apply(shard, Round { orphaned, ..Round::default() }).await;
+        }
     }
 
-    fn tracked_for(&self, client: &str) -> Vec<Receipt> {
-        let tracked = self.tracked.lock();
+    fn tracked_for(&self, shard: ShardNumber, client: &str) -> Vec<Receipt> {
+        let tracked = self.of(shard).lock();
         tracked
             .iter()
             .filter(|(_, tracked)| tracked.holder.client == client)
@@ -160,13 +186,13 @@ impl Renewal {
     }
 
     /// The table changes only after the engine has answered: what the shard has no room for is tried again in the next round.
-    async fn apply(&self, renew: Vec<Receipt>, orphaned: Vec<Receipt>) {
+    async fn apply(&self, shard: &ServedShard, Round { renew, orphaned }: Round) {
         static REFUSED: Throttle = Throttle::new();
         if renew.is_empty() && orphaned.is_empty() {
             return;
         }
         let asked_at = Instant::now();
-        let asked = self.shard.record(move |engine, now| {
+        let asked = shard.handle.record(move |engine, now| {
             let mut applied = Applied::default();
             for receipt in orphaned {
                 let _ = engine.change_invisible(receipt, ORPHAN_DELAY, now);
@@ -187,7 +213,7 @@ impl Renewal {
             Err(unavailable) => Err(unavailable),
         };
         match applied {
-            Ok(applied) => self.applied(&applied, asked_at + RENEWED_INVISIBLE),
+            Ok(applied) => self.applied(shard.number, &applied, asked_at + RENEWED_INVISIBLE),
             Err(Unavailable::Stopped) => {}
             Err(error @ Unavailable::Overloaded { .. }) => {
                 if let Some(repeated) = REFUSED.permit() {
@@ -197,9 +223,9 @@ impl Renewal {
         }
     }
 
-    fn applied(&self, applied: &Applied, until: Instant) {
-        self.remove(&applied.over);
-        let mut tracked = self.tracked.lock();
+    fn applied(&self, shard: ShardNumber, applied: &Applied, until: Instant) {
+        self.remove(shard, &applied.over);
+        let mut tracked = self.of(shard).lock();
         for receipt in &applied.renewed {
             if let Some(tracked) = tracked.get_mut(receipt) {
                 tracked.until = until;

@@ -1,20 +1,28 @@
 //! QueryRoute and QueryAssignment: the queues of a topic, and the address of this broker.
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use prost::Message as _;
-use redstart_engine::{AdminError, MessageType, TopicConfig, TopicName};
+use redstart_engine::{MessageType, SendError, TopicConfig, TopicName};
 use redstart_wire::v2::{
     Address, AddressScheme, Assignment, Broker, Code, Endpoints, MessageQueue, MessageType as WireType,
     Permission, QueryAssignmentRequest, QueryRouteRequest, Resource,
 };
 
 use super::{connection::Peer, convert::wire_type, refusal::Refusal, service::Service};
+use crate::shards::ServedShard;
 
 const DEFAULT_PORT: i32 = 8081;
 /// Addresses of a client's endpoints, and bytes of a host in them.
 const ADDRESSES_MAX: usize = 16;
 const HOST_BYTES_MAX: usize = 255;
+
+/// A topic on one shard.
+struct OnShard<'a> {
+    shard: &'a ServedShard,
+    config: TopicConfig,
+    readable: u32,
+}
 
 impl Service {
     pub(super) async fn route(
@@ -23,21 +31,56 @@ impl Service {
         peer: &Peer,
     ) -> Result<Vec<MessageQueue>, Refusal> {
         let resource = named(request.topic)?;
-        let (config, readable) = match self.topic(&resource).await {
-            Ok(topic) => (topic.config, topic.queues.len() as u32),
+        let name = self.topic_name(Some(&resource))?;
+        let mut found = self.on_shards(&name).await?;
+        if found.is_empty() {
             // The route that the topic will have once the first message has created it.
-            Err(unknown) if unknown.code == Code::TopicNotFound => {
-                let name = self.topic_name(Some(&resource))?;
-                let config = Some(auto_created()).filter(|_| self.creates_topic(&name)).ok_or(unknown)?;
-                let queues = config.read_queues;
-                (config, queues)
+            let config = Some(auto_created()).filter(|_| self.creates_topic(&name));
+            let config = config.ok_or_else(|| SendError::UnknownTopic { topic: name.clone() })?;
+            let readable = config.read_queues;
+            let on = |shard| OnShard { shard, config: config.clone(), readable };
+            found = self.shards.of_topic(&name).into_iter().map(on).collect();
+        }
+        self.queues(&found, &resource, request.endpoints, peer)
+    }
+
+    /// The shards that have a topic.
+    async fn on_shards(&self, name: &TopicName) -> Result<Vec<OnShard<'_>>, Refusal> {
+        let mut found = Vec::new();
+        for shard in self.shards.of_topic(name) {
+            let asked = name.clone();
+            if let Some(topic) = self.ask(shard, move |engine, _| engine.topic(&asked)).await? {
+                found.push(OnShard { shard, readable: topic.queues.len() as u32, config: topic.config });
             }
-            Err(refusal) => return Err(refusal),
-        };
-        let broker = self.broker(request.endpoints, peer)?;
-        // A small request can have a large answer, which is counted before it is built.
-        peer.account.try_grant(route_bytes(&config, readable, &resource, &broker))?;
-        Ok(queues(&config, readable, &resource, &broker, self.drained.get()))
+        }
+        Ok(found)
+    }
+
+    /// The queues of a topic on all its shards. The shards take turns, so that a client that goes through them does not stay with one.
+    fn queues(
+        &self,
+        found: &[OnShard<'_>],
+        resource: &Resource,
+        dialled: Option<Endpoints>,
+        peer: &Peer,
+    ) -> Result<Vec<MessageQueue>, Refusal> {
+        let endpoints = self.endpoints(dialled, peer)?;
+        let mut parts = Vec::with_capacity(found.len());
+        for OnShard { shard, config, readable } in found {
+            let broker = Broker { name: shard.broker.clone(), id: 0, endpoints: Some(endpoints.clone()) };
+            // A small request can have a large answer, which is counted before it is built.
+            peer.account.try_grant(route_bytes(config, *readable, resource, &broker))?;
+            parts.push(queues(config, *readable, resource, &broker, shard.drained.get()).into_iter());
+        }
+        let mut all = Vec::with_capacity(parts.iter().map(ExactSizeIterator::len).sum());
+        while all.len() < all.capacity() {
+            let before = all.len();
+            all.extend(parts.iter_mut().filter_map(Iterator::next));
+            if all.len() == before {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Whether the first message to a topic of this name creates it.
@@ -46,16 +89,8 @@ impl Service {
     }
 
     /// Creates a topic for its first message, unless it exists.
-    pub(super) async fn ensure_topic(&self, name: TopicName) -> Result<(), Refusal> {
-        self.change(move |engine, _| match engine.topic_id(&name) {
-            Some(_) => Ok(engine.barrier()),
-            None => match engine.put_topic(&name, auto_created()) {
-                // Another request is creating it. The barrier is durable after that creation, so waiting for it is enough.
-                Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
-                other => other,
-            },
-        })
-        .await
+    pub(super) async fn ensure_topic(&self, shard: &ServedShard, name: &TopicName) -> Result<(), Refusal> {
+        Ok(self.shards.ensure_topic(shard, name, auto_created()).await?)
     }
 
     /// Every consumer of a group gets the same assignment: consumers share messages, not queues.
@@ -65,35 +100,36 @@ impl Service {
         peer: &Peer,
     ) -> Result<Vec<Assignment>, Refusal> {
         let resource = named(request.topic)?;
-        let topic = self.topic(&resource).await?;
+        let name = self.topic_name(Some(&resource))?;
+        let found = self.on_shards(&name).await?;
+        let Some(first) = found.first() else { return Err(SendError::UnknownTopic { topic: name }.into()) };
         let group = self.group_name(request.group.as_ref())?;
         let ordered = {
             let group = group.clone();
-            self.ask(move |engine, _| engine.group(&group)).await?.is_some_and(|group| group.config.ordered)
+            let config = self.ask(self.shards.first(), move |engine, _| engine.group(&group)).await?;
+            config.is_some_and(|group| group.config.ordered)
         };
-        let broker = self.broker(request.endpoints, peer)?;
-        let readable = topic.queues.len() as u32;
-        peer.account.try_grant(route_bytes(&topic.config, readable, &resource, &broker))?;
-        let mut queues: Vec<MessageQueue> =
-            queues(&topic.config, readable, &resource, &broker, self.drained.get())
-                .into_iter()
-                .filter(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite))
-                .collect();
+        // One receive of a lite consumer covers all its lite topics.
+        let by_queue = ordered && first.config.message_type != MessageType::Lite;
+        let mut queues = self.queues(&found, &resource, request.endpoints, peer)?;
+        queues.retain(|queue| matches!(queue.permission(), Permission::Read | Permission::ReadWrite));
         if queues.is_empty() {
-            let why = format!("topic {} is not readable", topic.name);
+            let why = format!("topic {name} is not readable");
             return Err(Refusal::new(Code::Forbidden, why));
         }
-        // One receive of a lite consumer covers all its lite topics.
-        if !ordered || topic.config.message_type == MessageType::Lite {
-            queues.truncate(1);
-            queues[0].id = -1;
+        if !by_queue {
+            // One for each shard: a receive covers all queues of the shard it goes to.
+            let mut seen = HashSet::new();
+            queues
+                .retain(|queue| queue.broker.as_ref().is_some_and(|broker| seen.insert(broker.name.clone())));
+            queues.iter_mut().for_each(|queue| queue.id = -1);
         }
         Ok(queues.into_iter().map(|queue| Assignment { message_queue: Some(queue) }).collect())
     }
 
-    /// This broker with its address: the advertised one, or the one that the client dialled.
-    fn broker(&self, dialled: Option<Endpoints>, peer: &Peer) -> Result<Broker, Refusal> {
-        let endpoints = match (&self.config.advertise, dialled) {
+    /// Where clients reach this server: the advertised address, or the one that the client dialled.
+    fn endpoints(&self, dialled: Option<Endpoints>, peer: &Peer) -> Result<Endpoints, Refusal> {
+        Ok(match (&self.config.advertise, dialled) {
             (Some(address), _) => advertised(address),
             (None, Some(dialled)) if !dialled.addresses.is_empty() && dialled.scheme != 0 => {
                 bounded(dialled)?
@@ -102,8 +138,7 @@ impl Service {
                 let local = peer.local;
                 endpoints(&local.ip().to_string(), i32::from(local.port()))
             }
-        };
-        Ok(Broker { name: self.config.broker.clone(), id: 0, endpoints: Some(endpoints) })
+        })
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use redstart_engine::{Engine, GroupName, Proof, Receipt, Timestamp, TopicName, TopicView, TransactionCheck};
-use redstart_wire::v2::{self, Code, Resource};
+use redstart_engine::{Engine, GroupName, Proof, Receipt, Timestamp, TopicName};
+use redstart_wire::v2::{self, Code, MessageQueue, Resource};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 use tonic::Status;
 
 use super::{
-    Config,
+    Config, ShardCheck,
     admission::Admitted,
     answer::Part,
     clients::Clients,
@@ -20,9 +20,8 @@ use super::{
     signer::Signer,
 };
 use crate::{
-    drain::Drained,
-    handover::GiveBackQueue,
-    shard::{ChangeError, ShardHandle},
+    shard::ChangeError,
+    shards::{ServedShard, Shards},
 };
 
 /// How often silent clients are forgotten and invisible times renewed.
@@ -31,15 +30,13 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The messaging service. Each method has a module of its own; this file dispatches and holds what they share.
 #[derive(Clone)]
 pub(super) struct Service {
-    pub shard: ShardHandle,
+    pub shards: Shards,
     pub config: Arc<Config>,
     pub clients: Arc<Clients>,
     pub pending_commands: Arc<PendingCommands>,
-    pub drained: Drained,
     /// Turns true when the server stops.
     pub stopped: watch::Receiver<bool>,
     pub renewal: Arc<Renewal>,
-    pub give_back_queue: GiveBackQueue,
     pub signer: Arc<Signer>,
     /// The Remoting front end; empty if it is not running.
     pub pull_consumers: Arc<std::sync::OnceLock<Arc<dyn super::PullConsumers>>>,
@@ -54,7 +51,7 @@ impl std::fmt::Debug for Service {
 impl Service {
     /// Runs beside the calls: asks producers about transactions, renews invisible times, forgets silent clients. The three are
     /// concurrent, because each may wait for an overloaded shard.
-    pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<TransactionCheck>) {
+    pub(super) async fn upkeep(self, mut checks: mpsc::Receiver<ShardCheck>) {
         let mut stopped = self.stopped.clone();
         let renewing = async {
             let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
@@ -88,24 +85,39 @@ impl Service {
 
     pub(super) async fn ask<R: Send + 'static>(
         &self,
+        shard: &ServedShard,
         ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.shard.ask(ask)?.await?)
+        Ok(shard.handle.ask(ask)?.await?)
     }
 
     /// Runs a closure that records facts, such as acks.
     pub(super) async fn record<R: Send + 'static>(
         &self,
+        shard: &ServedShard,
         record: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.shard.record(record)?.await?)
+        Ok(shard.handle.record(record)?.await?)
     }
 
     pub(super) async fn change<E: Into<Refusal> + Send + 'static>(
         &self,
+        shard: &ServedShard,
         propose: impl FnOnce(&mut Engine, Timestamp) -> Result<redstart_engine::Ticket, E> + Send + 'static,
     ) -> Result<(), Refusal> {
-        self.shard.change(propose)?.await?.map_err(ChangeError::into)
+        shard.handle.change(propose)?.await?.map_err(ChangeError::into)
+    }
+
+    /// The shard of a message queue, by the name of its broker.
+    pub(super) fn shard_of(&self, queue: Option<&MessageQueue>) -> Result<&ServedShard, Refusal> {
+        if self.shards.is_single() {
+            return Ok(self.shards.first());
+        }
+        let name = queue.and_then(|queue| queue.broker.as_ref()).map_or("", |broker| &broker.name);
+        self.shards.of_broker(name).ok_or_else(|| {
+            let why = format!("the message queue names the broker {name:?}, which is not one of this server");
+            Refusal::new(Code::BadRequest, why)
+        })
     }
 
     pub(super) fn topic_name(&self, resource: Option<&Resource>) -> Result<TopicName, Refusal> {
@@ -118,19 +130,10 @@ impl Service {
         Ok(name)
     }
 
-    pub(super) async fn topic(&self, resource: &Resource) -> Result<TopicView, Refusal> {
-        let name = self.topic_name(Some(resource))?;
-        let asked = name.clone();
-        match self.ask(move |engine, _| engine.topic(&asked)).await? {
-            Some(topic) => Ok(topic),
-            None => Err(redstart_engine::SendError::UnknownTopic { topic: name }.into()),
-        }
-    }
-
     /// Creates the group unless it exists, if the configuration allows it.
     pub(super) async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
         let asked = group.clone();
-        if self.ask(move |engine, _| engine.group_id(&asked).is_some()).await? {
+        if self.ask(self.shards.first(), move |engine, _| engine.group_id(&asked).is_some()).await? {
             return Ok(());
         }
         if !self.config.auto_create_groups {
@@ -139,13 +142,13 @@ impl Service {
             );
             return Err(Refusal::new(Code::ConsumerGroupNotFound, why));
         }
-        self.shard.ensure_group(group.clone())?.await?.map_err(ChangeError::into)
+        Ok(self.shards.ensure_group(group).await?)
     }
 
     /// Ends the delivery of a message that is proven to be lost; otherwise it would be delivered again for ever.
-    pub(super) fn pass_over(&self, receipt: Receipt, proof: Proof) {
+    pub(super) fn pass_over(&self, shard: &ServedShard, receipt: Receipt, proof: Proof) {
         // If the shard is overloaded, the message is delivered again after its invisible time and passed over then.
-        drop(self.shard.ask(move |engine, _| engine.pass_over(receipt, proof)));
+        drop(shard.handle.ask(move |engine, _| engine.pass_over(receipt, proof)));
     }
 }
 

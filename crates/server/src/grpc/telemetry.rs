@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use prost::Message as _;
-use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
+use redstart_engine::{Engine, GroupName, Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
 use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
@@ -190,17 +190,13 @@ impl Service {
         let group = known.group.clone();
         let subscribed = known.subscriptions.iter().filter(|_| !lite);
         let topics: Vec<TopicName> = subscribed.map(|entry| entry.topic.clone()).collect();
+        for shard in &self.shards.all()[1..] {
+            let (group, topics) = (group.clone(), topics.clone());
+            self.ask(shard, move |engine, _| join(engine, group.as_ref(), &topics)).await?;
+        }
         let (config, body_bytes_max, receive_batch_max) = self
-            .ask(move |engine, _| {
-                if let Some(group) = &group {
-                    for topic in &topics {
-                        if let Err(error) = engine.join(group, topic, Start::Configured)
-                            && let Some(repeated) = JOIN_FAILED.permit()
-                        {
-                            tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
-                        }
-                    }
-                }
+            .ask(self.shards.first(), move |engine, _| {
+                join(engine, group.as_ref(), &topics);
                 let limits = &engine.config().limits;
                 let sizes = (limits.body_bytes_max, limits.receive_batch_max);
                 let config = group.and_then(|group| engine.group(&group)).map(|group| group.config);
@@ -241,6 +237,18 @@ impl Service {
             }
         }
         Ok(known)
+    }
+}
+
+/// A group begins in its topics when its first consumer connects.
+fn join(engine: &mut Engine, group: Option<&GroupName>, topics: &[TopicName]) {
+    let Some(group) = group else { return };
+    for topic in topics {
+        if let Err(error) = engine.join(group, topic, Start::Configured)
+            && let Some(repeated) = JOIN_FAILED.permit()
+        {
+            tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! EndTransaction, RecallMessage, and checks of open transactions.
 
 use redstart_auth::Action;
-use redstart_engine::{TransactionCheck, TransactionError};
+use redstart_engine::TransactionError;
 use redstart_log::Position;
 use redstart_wire::v2::{
     Code, EndTransactionRequest, RecallMessageRequest, RecoverOrphanedTransactionCommand, Resource,
@@ -9,12 +9,13 @@ use redstart_wire::v2::{
 };
 
 use super::{
+    ShardCheck,
     convert::{Envelope, to_wire},
     refusal::{Refusal, ok},
     scope::{ScopedError, check_topic},
     service::Service,
 };
-use crate::{access::Needs, shard::ChangeError};
+use crate::{access::Needs, shard::ChangeError, shards::ServedShard};
 
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
@@ -22,7 +23,9 @@ impl Service {
         if request.transaction_id.is_empty() {
             return Err(Refusal::new(Code::InvalidTransactionId, "transaction id cannot be empty"));
         }
-        let (made_for, id) = self.signer.read_transaction(&request.transaction_id).ok_or_else(|| {
+        let read = self.signer.read_transaction(&request.transaction_id);
+        let found = read.and_then(|(shard, made_for, id)| Some((self.shards.get(shard)?, made_for, id)));
+        let (shard, made_for, id) = found.ok_or_else(|| {
             Refusal::new(Code::InvalidTransactionId, "the transaction id was not made by this broker")
         })?;
         let commit = match TransactionResolution::try_from(request.resolution) {
@@ -35,7 +38,7 @@ impl Service {
                 return Err(Refusal::new(Code::BadRequest, why));
             }
         };
-        let end = self.shard.change(move |engine, now| {
+        let end = shard.handle.change(move |engine, now| {
             check_topic(engine, "transaction id", Code::InvalidTransactionId, made_for, &topic)
                 .map_err(ScopedError::OutOfScope)?;
             engine.end_transaction(id, commit, now).map_err(ScopedError::Engine)
@@ -54,25 +57,31 @@ impl Service {
     pub(super) async fn recall(&self, request: RecallMessageRequest) -> Result<String, Refusal> {
         let name = self.topic_name(request.topic.as_ref())?;
         let unknown = || Refusal::new(Code::MessageNotFound, "no delayed message is known by this handle");
-        let (made_for, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
+        let (number, made_for, key) = self.signer.read_recall(&request.recall_handle).ok_or_else(unknown)?;
+        let shard = self.shards.get(number).ok_or_else(unknown)?;
         let delayed = self
-            .ask(move |engine, _| {
+            .ask(shard, move |engine, _| {
                 check_topic(engine, "recall handle", Code::MessageNotFound, made_for, &name)?;
                 Ok::<_, Refusal>(engine.delayed(key))
             })
             .await??;
         // Read before the message is cancelled, because after that the answer must not fail.
         let id = match delayed {
-            Some((position, size)) => self.message_id(position, size).await?,
+            Some((position, size)) => self.message_id(shard, position, size).await?,
             None => String::new(),
         };
-        self.change(move |engine, now| engine.recall(key, now)).await?;
+        self.change(shard, move |engine, now| engine.recall(key, now)).await?;
         Ok(id)
     }
 
     /// The id of a stored message; empty if the message is lost.
-    async fn message_id(&self, position: Position, size: u32) -> Result<String, Refusal> {
-        let fetched = self.shard.bodies().fetch(position, size).await;
+    async fn message_id(
+        &self,
+        shard: &ServedShard,
+        position: Position,
+        size: u32,
+    ) -> Result<String, Refusal> {
+        let fetched = shard.handle.bodies().fetch(position, size).await;
         match fetched.and_then(|fetched| Ok(fetched.message()?.id.to_owned())) {
             Ok(id) => Ok(id),
             Err(error) if error.proof().is_some() => Ok(String::new()),
@@ -81,8 +90,10 @@ impl Service {
     }
 
     /// Asks a producer of the topic about a transaction. Without a connected producer, the check is repeated later.
-    pub(super) async fn check_transaction(&self, check: TransactionCheck) {
-        let Ok(Some(topic)) = self.ask(move |engine, _| engine.topic_name_of(check.topic)).await else {
+    pub(super) async fn check_transaction(&self, ShardCheck { shard, check }: ShardCheck) {
+        let Some(shard) = self.shards.get(shard) else { return };
+        let Ok(Some(topic)) = self.ask(shard, move |engine, _| engine.topic_name_of(check.topic)).await
+        else {
             return;
         };
         let publishers = self.clients.publishers(&topic, |identity| {
@@ -98,14 +109,14 @@ impl Service {
             attempt: 1,
             ..Envelope::default()
         };
-        let fetched = self.shard.bodies().fetch(check.position, check.size).await;
+        let fetched = shard.handle.bodies().fetch(check.position, check.size).await;
         let message = match fetched.and_then(|fetched| to_wire(&fetched, envelope)) {
             Ok(message) => message,
-            Err(error) => return self.shard.bodies().failed(&error),
+            Err(error) => return shard.handle.bodies().failed(&error),
         };
         let command = RecoverOrphanedTransactionCommand {
             message: Some(message),
-            transaction_id: self.signer.transaction(check.topic, check.id),
+            transaction_id: self.signer.transaction(shard.number, check.topic, check.id),
         };
         let command = TelemetryCommand {
             status: Some(ok()),

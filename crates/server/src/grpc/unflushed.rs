@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::renewal::{Holder, Renewal};
-use crate::handover::Handover;
+use crate::{handover::Handover, shards::ShardNumber};
 
 /// The deliveries of an answer. If it is dropped before [`Deliveries::arrived`], the messages go back to their queues.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(super) struct Deliveries {
 #[derive(Debug)]
 pub(super) struct Renew {
     pub renewal: Arc<Renewal>,
+    pub shard: ShardNumber,
     pub holder: Holder,
     /// The end of their invisible time if they are not renewed.
     pub until: Instant,
@@ -37,8 +38,8 @@ pub(super) struct Renew {
 impl Deliveries {
     fn arrived(self) {
         let receipts = self.handover.lock().complete();
-        if let Some(Renew { renewal, holder, until }) = self.renew {
-            renewal.add(receipts, &Arc::new(holder), until);
+        if let Some(Renew { renewal, shard, holder, until }) = self.renew {
+            renewal.add(shard, receipts, &Arc::new(holder), until);
         }
     }
 }

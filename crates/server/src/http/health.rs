@@ -8,7 +8,7 @@ use std::sync::{
 use http::StatusCode;
 
 use super::router::{Answering, Part, Request, Right, text};
-use crate::shard::ShardHandle;
+use crate::{shard::Condition, shards::Shards};
 
 /// The stage of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct State {
     stage: AtomicU8,
-    shard: OnceLock<ShardHandle>,
+    shards: OnceLock<Shards>,
 }
 
 impl Health {
@@ -39,9 +39,14 @@ impl Health {
         self.state.stage.store(stage as u8, Ordering::SeqCst);
     }
 
-    /// Sets the shard whose condition is reported. Only the first call has an effect.
-    pub fn watch(&self, shard: ShardHandle) {
-        let _ = self.state.shard.set(shard);
+    /// Sets the shards whose condition is reported. Only the first call has an effect.
+    pub fn watch(&self, shards: Shards) {
+        let _ = self.state.shards.set(shards);
+    }
+
+    fn conditions(&self) -> impl Iterator<Item = &Condition> {
+        let shards = self.state.shards.get().into_iter().flat_map(Shards::all);
+        shards.map(|shard| shard.handle.counters().condition())
     }
 
     /// `/healthz`, for supervisors that restart a failed process.
@@ -55,8 +60,8 @@ impl Health {
     }
 
     fn failed(&self) -> Option<String> {
-        let shard = self.state.shard.get()?;
-        Some(format!("the shard has failed: {}", shard.counters().condition().failure()?))
+        let failure = self.conditions().find_map(Condition::failure)?;
+        Some(format!("the shard has failed: {failure}"))
     }
 
     fn unready(&self) -> Option<String> {
@@ -67,10 +72,9 @@ impl Health {
         if stage != Stage::Serving as u8 {
             return Some("starting".to_owned());
         }
-        let condition = || Some(self.state.shard.get()?.counters().condition());
-        let scarce = || condition().is_some_and(|condition| condition.is_room_scarce());
+        let scarce = || self.conditions().any(Condition::is_room_scarce);
         self.failed()
-            .or_else(|| Some(condition()?.disk_full()?.to_string()))
+            .or_else(|| self.conditions().find_map(|condition| Some(condition.disk_full()?.to_string())))
             .or_else(|| scarce().then(|| "the disk has no room for another segment".to_owned()))
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn admit_again(request: &Request) -> Result<(), Refusal> {
 }
 
 fn identify(Received { command, peer, context }: &Received) -> Result<Identity, Unauthenticated> {
-    let (access, source) = (&context.config.resources.access, peer.remote.ip());
+    let (access, source) = (&context.node.config.resources.access, peer.remote.ip());
     let by_signature = || access.authenticate(command, source, peer.identity());
     let Some(certified) = &peer.certified_user else { return by_signature() };
     let is_signed = [ACCESS_KEY, SIGNATURE].iter().any(|name| command.field(name).is_some());

@@ -21,17 +21,8 @@ const POP: &str = "POP";
 pub(super) async fn assignment(request: &Request) -> Result<Answer, Refusal> {
     let query: QueryAssignment = request.json()?;
     let (topic, group) = (TopicName::new(&query.topic)?, GroupName::new(&query.consumer_group)?);
-    let name = topic.clone();
-    let view = request.ask(move |engine, _| engine.topic(&name)).await?;
-    let view = view.ok_or_else(|| Refusal::unknown_topic(topic.as_str()))?;
-    let queue = |id: i32| Queue {
-        broker_name: request.context.config.broker.clone(),
-        queue_id: id,
-        topic: topic.to_string(),
-    };
-    let count = if view.config.permission.read { view.queues.len() } else { 0 };
-    let queues: Vec<Queue> = (0..count as i32).map(queue).collect();
-    let (mode, share) = match request.context.name_service.mode(MODES, &key(&topic, &group)) {
+    let queues = readable(request, &topic).await?.ok_or_else(|| Refusal::unknown_topic(topic.as_str()))?;
+    let (mode, share) = match request.context.node.name_service.mode(MODES, &key(&topic, &group)) {
         Some(mode) if !topic.is_retry() => mode,
         _ => (PULL.to_owned(), 0),
     };
@@ -41,7 +32,10 @@ pub(super) async fn assignment(request: &Request) -> Result<Answer, Refusal> {
         Some(queues)
     } else if mode == POP && (share <= 0 || share as usize >= clients.len().saturating_sub(1)) {
         // Messages, not queues, are shared out.
-        Some(if queues.is_empty() { Vec::new() } else { vec![queue(-1)] })
+        let mut brokers: Vec<Queue> =
+            queues.into_iter().map(|queue| Queue { queue_id: -1, ..queue }).collect();
+        brokers.dedup();
+        Some(brokers)
     } else {
         let at = clients.iter().position(|client| *client == query.client_id);
         at.and_then(|at| shared(query.strategy_name.as_deref(), &queues, &clients, at, share))
@@ -52,6 +46,22 @@ pub(super) async fn assignment(request: &Request) -> Result<Answer, Refusal> {
         queues.into_iter().map(one).collect()
     });
     Ok(Answer::json(&Assignments { message_queue_assignments: assigned }))
+}
+
+/// The queues of a topic that can be read, of all brokers of this process; `None` if there is no such topic.
+async fn readable(request: &Request, topic: &TopicName) -> Result<Option<Vec<Queue>>, Refusal> {
+    let mut found = None;
+    for broker in &request.context.node.brokers {
+        let name = topic.clone();
+        let Some(view) = broker.shard.ask(move |engine, _| engine.topic(&name))?.await? else { continue };
+        let count = if view.config.permission.read { view.queues.len() } else { 0 };
+        found.get_or_insert_with(Vec::new).extend((0..count as i32).map(|queue_id| Queue {
+            broker_name: broker.name.clone(),
+            queue_id,
+            topic: topic.to_string(),
+        }));
+    }
+    Ok(found)
 }
 
 fn key(topic: &TopicName, group: &GroupName) -> String {
@@ -90,7 +100,7 @@ fn shared(
 /// All modes that were set, by topic and group.
 pub(super) fn modes(request: &Request) -> Result<Answer, Refusal> {
     let mut all: BTreeMap<String, BTreeMap<String, RequestMode>> = BTreeMap::new();
-    for (key, mode, pop_share_queue_num) in request.context.name_service.modes(MODES) {
+    for (key, mode, pop_share_queue_num) in request.context.node.name_service.modes(MODES) {
         let Some((topic, group)) = key.split_once('@') else { continue };
         let (topic, consumer_group) = (topic.to_owned(), group.to_owned());
         let mode = RequestMode {
@@ -120,6 +130,7 @@ pub(super) async fn set_mode(request: &Request) -> Result<Answer, Refusal> {
             request.ensure_group(&group).await?;
             request
                 .context
+                .node
                 .name_service
                 .set_mode(request, MODES, key(&topic, &group), mode, pop_share_queue_num)
                 .await

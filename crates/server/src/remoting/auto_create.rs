@@ -1,6 +1,6 @@
 //! Topics that are created when they are first needed.
 
-use redstart_engine::{AdminError, GroupName, MessageType, TopicConfig, TopicName};
+use redstart_engine::{GroupName, MessageType, TopicConfig, TopicName};
 
 use super::{refusal::Refusal, request::Request};
 
@@ -20,12 +20,7 @@ pub(super) async fn ensure_topic(
     if known {
         return Ok(());
     }
-    let created = request.change(move |engine, _| match engine.put_topic(&name, config) {
-        // Another request is creating it. The barrier is durable after that creation, so waiting for it is enough.
-        Err(AdminError::Creating { .. }) => Ok(engine.barrier()),
-        other => other,
-    });
-    created.await
+    Ok(request.context.node.shards.ensure_topic(request.context.served(), &name, config).await?)
 }
 
 /// One queue, for messages of all types.

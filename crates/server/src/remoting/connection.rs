@@ -66,7 +66,7 @@ pub(super) async fn serve(
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (pushed, pushes) = mpsc::channel(PUSHED_MAX);
-    let account = context.config.resources.bytes.account(BYTES_MAX);
+    let account = context.node.config.resources.bytes.account(BYTES_MAX);
     let mut peer = Peer::new(stream.remote, stream.local, pushed, account);
     peer.certified_user = stream.certified_user();
     let peer = Arc::new(peer);

@@ -53,15 +53,18 @@ use std::{
 
 use redstart_engine::{Timestamp, TransactionCheck};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{mpsc, watch},
 };
 
 use crate::{
     Resources, Serving,
+    drain::Drained,
+    grpc::ShardCheck,
     handover::GiveBackQueue,
     listen::{self, Activity, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
+    shards::{ServedShard, ShardNumber, Shards},
     tls::Protocol,
     transport::Transport,
 };
@@ -75,6 +78,7 @@ pub use delay_levels::default_delay_levels;
 pub use dispatch::SERVED;
 pub(crate) use dispatch::{Kind, kind};
 pub use monitor::Monitor;
+pub use name_service::NamesError;
 pub use other_protocol::{
     DeliveryMode, NoReply, OtherClient, OtherMessage, OtherProtocolClients, OtherSubscription, ReplyFuture,
     Role,
@@ -93,16 +97,19 @@ const END_POLLS_INTERVAL: Duration = Duration::from_millis(100);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// For the advertised host's IP address to be found.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
+/// Between the ports of two brokers: each has a VIP port below its own.
+pub const PORT_STEP: u16 = 10;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// What older clients call the VIP channel is at the broker's port less this.
 const VIP_DISTANCE: u16 = 2;
 
 /// Settings of the Remoting front end.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Name of the cluster and of the broker in it.
+    /// Name of the cluster.
     pub cluster: String,
-    pub broker: String,
-    /// Where the name service and the broker listen.
+    /// Where the name service and the first broker listen. Every further broker has its port [`PORT_STEP`] above the one before.
     pub namesrv: SocketAddr,
     pub listen: SocketAddr,
     /// Address to put into routes instead of the one the client dialled. The port is used by gRPC only.
@@ -141,43 +148,92 @@ pub enum StartError {
     #[error("cannot listen for {what} on {address}: {source}")]
     Listen { what: &'static str, address: SocketAddr, source: IoError },
     #[error("cannot read the name service's values: {0}")]
-    Names(IoError),
+    Names(#[from] NamesError),
     #[error("cannot read the settings: {0}")]
     Settings(#[from] Unavailable),
 }
 
-/// What all connections share.
+/// What all brokers of the process share.
 #[derive(Debug)]
-struct Context {
-    shard: ShardHandle,
-    /// Returns deliveries that did not reach a client to their queues.
-    give_back_queue: GiveBackQueue,
+struct Node {
+    shards: Shards,
+    /// By the number of their shard.
+    brokers: Box<[Broker]>,
     config: Config,
     /// The IP address of `advertise`, which may be a host name.
     advertised_ip: Option<IpAddr>,
-    /// The ports as they were bound.
-    port: u16,
+    /// The port of the name service as it was bound.
     names_at: u16,
     started: Timestamp,
-    settings: Settings,
-    resets: Resets,
     /// The gRPC front end; empty if it is not running.
     other_protocol: OnceLock<Arc<dyn OtherProtocolClients>>,
-    members: Members,
-    queue_locks: QueueLocks,
     name_service: NameService,
     names_port: Port,
     broker_port: Port,
 }
 
+/// A shard as 4.x clients see it. Its port tells it from the others, because their requests do not name a broker.
+#[derive(Debug)]
+struct Broker {
+    number: ShardNumber,
+    name: String,
+    shard: ShardHandle,
+    /// Returns deliveries that did not reach a client to their queues.
+    give_back_queue: GiveBackQueue,
+    drained: Drained,
+    /// The port as it was bound.
+    port: u16,
+    settings: Settings,
+    resets: Resets,
+    members: Members,
+    queue_locks: QueueLocks,
+}
+
+impl Broker {
+    fn new(shard: &ServedShard, port: u16, config: &Config) -> Broker {
+        Broker {
+            number: shard.number,
+            name: shard.broker.clone(),
+            shard: shard.handle.clone(),
+            give_back_queue: shard.give_back_queue.clone(),
+            drained: shard.drained.clone(),
+            port,
+            settings: Settings::new(config),
+            resets: Resets::default(),
+            members: Members::default(),
+            queue_locks: QueueLocks::default(),
+        }
+    }
+}
+
+/// What a connection is served with: the broker of its port. The name service is served with the first.
+#[derive(Debug)]
+struct Context {
+    node: Arc<Node>,
+    number: ShardNumber,
+}
+
+impl std::ops::Deref for Context {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.node.brokers[usize::from(self.number.0)]
+    }
+}
+
 impl Context {
+    /// The shard as the table of all shards has it.
+    fn served(&self) -> &ServedShard {
+        &self.node.shards.all()[usize::from(self.number.0)]
+    }
+
     /// The broker's address in messages and offset ids, for a client that dialled `local`. It has to be an IP address.
     fn broker_address(&self, local: SocketAddr) -> SocketAddr {
-        SocketAddr::new(self.advertised_ip.unwrap_or_else(|| local.ip().to_canonical()), self.port)
+        self.node.address_of(self, local)
     }
 
     fn other_clients(&self) -> Vec<OtherClient> {
-        self.other_protocol.get().map(|other_protocol| other_protocol.clients()).unwrap_or_default()
+        self.node.other_protocol.get().map(|other_protocol| other_protocol.clients()).unwrap_or_default()
     }
 
     fn disconnected(&self, peer: &Peer) {
@@ -185,79 +241,144 @@ impl Context {
     }
 }
 
-/// The name service and the broker, listening.
+impl Node {
+    /// A broker's address for a client that dialled `local`.
+    fn address_of(&self, broker: &Broker, local: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.advertised_ip.unwrap_or_else(|| local.ip().to_canonical()), broker.port)
+    }
+
+    fn broker_named(&self, name: &str) -> Option<&Broker> {
+        self.brokers.iter().find(|broker| broker.name == name)
+    }
+}
+
+/// The ports of the front end: reserved, and not listening yet. So a port that is taken is known before a shard is opened.
+#[derive(Debug)]
+pub struct Ports {
+    names: TcpSocket,
+    brokers: Vec<TcpSocket>,
+}
+
+impl Ports {
+    /// Reserves the port of the name service and one for each broker.
+    pub fn reserve(namesrv: SocketAddr, listen: SocketAddr, brokers: usize) -> Result<Ports, StartError> {
+        let names = reserve("the name service", namesrv)?;
+        let brokers = (0..brokers).map(|number| reserve("the broker", broker_at(listen, number)));
+        Ok(Ports { names, brokers: brokers.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Where a broker listens. Without a port, the system chooses one for each.
+fn broker_at(first: SocketAddr, number: usize) -> SocketAddr {
+    let step = if first.port() == 0 { 0 } else { number * usize::from(PORT_STEP) };
+    let port = u16::try_from(usize::from(first.port()) + step).unwrap_or(u16::MAX);
+    SocketAddr::new(first.ip(), port)
+}
+
+/// The name service and the brokers, listening.
 #[derive(Debug)]
 pub struct Remoting {
     names: TcpListener,
+    brokers: Vec<Listening>,
+    node: Arc<Node>,
+}
+
+/// A broker's listeners.
+#[derive(Debug)]
+struct Listening {
     broker: TcpListener,
     vip: Option<TcpListener>,
     context: Arc<Context>,
 }
 
 impl Remoting {
-    /// Listens; the name service's values are kept in `data_dir`.
-    pub async fn bind(config: Config, shard: ShardHandle, data_dir: &Path) -> Result<Remoting, StartError> {
-        let names = bind("the name service", config.namesrv).await?;
-        let broker = bind("the broker", config.listen).await?;
-        let address = config.listen;
-        let at = broker.local_addr().map_err(|source| StartError::Listen {
-            what: "the broker",
-            address,
-            source,
-        })?;
-        let vip = vip(at).await;
-        let context = Context {
-            give_back_queue: GiveBackQueue::new(shard.clone()),
-            shard,
+    /// Listens. Values of the name service that an earlier release left in `data_dir` are taken over.
+    pub async fn bind(config: Config, shards: Shards, data_dir: &Path) -> Result<Remoting, StartError> {
+        let ports = Ports::reserve(config.namesrv, config.listen, shards.all().len())?;
+        Remoting::listen(config, ports, shards, data_dir).await
+    }
+
+    /// The same on ports that were reserved.
+    pub async fn listen(
+        config: Config,
+        ports: Ports,
+        shards: Shards,
+        data_dir: &Path,
+    ) -> Result<Remoting, StartError> {
+        let failed = |what, address| move |source| StartError::Listen { what, address, source };
+        let of_names = failed("the name service", config.namesrv);
+        let names = ports.names.listen(BACKLOG).map_err(of_names)?;
+        let (mut listeners, mut brokers) = (Vec::new(), Vec::new());
+        for (shard, socket) in shards.all().iter().zip(ports.brokers) {
+            let of_broker = failed("the broker", broker_at(config.listen, shard.number.0.into()));
+            let listener = socket.listen(BACKLOG).map_err(of_broker)?;
+            let at = listener.local_addr().map_err(of_broker)?;
+            listeners.push((listener, vip(at).await));
+            brokers.push(Broker::new(shard, at.port(), &config));
+        }
+        let node = Node {
+            brokers: brokers.into(),
             advertised_ip: match config.advertised_host() {
                 Some(host) => ip_of(host).await,
                 None => None,
             },
-            port: at.port(),
             names_at: names.local_addr().map_or(config.namesrv.port(), |at| at.port()),
             started: SystemClock.now(),
-            settings: Settings::new(&config),
-            resets: Resets::default(),
             other_protocol: OnceLock::new(),
-            members: Members::default(),
-            queue_locks: QueueLocks::default(),
-            name_service: NameService::open(data_dir).map_err(StartError::Names)?,
+            name_service: NameService::open(&shards.first().handle, data_dir).await?,
             names_port: config.resources.connections.port("name service", PORT_LIMITS),
             broker_port: config.resources.connections.port("broker", PORT_LIMITS),
             config,
+            shards,
         };
-        let context = Arc::new(context);
-        Context::restore_settings(&context).await?;
-        context.config.resources.access.load(&context.shard).await?;
-        Ok(Remoting { names, broker, vip, context })
+        let node = Arc::new(node);
+        for shard in node.shards.all() {
+            let context = Arc::new(Context { node: node.clone(), number: shard.number });
+            context.restore_settings().await?;
+        }
+        node.config.resources.access.load(&node.shards.first().handle).await?;
+        let brokers = (0..).zip(listeners).map(|(number, (broker, vip))| Listening {
+            broker,
+            vip,
+            context: Arc::new(Context { node: node.clone(), number: ShardNumber(number) }),
+        });
+        Ok(Remoting { names, brokers: brokers.collect(), node })
     }
 
-    /// Where the name service and the broker listen.
+    /// Where the name service and the first broker listen.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
-        Ok((self.names.local_addr()?, self.broker.local_addr()?))
+        Ok((self.names.local_addr()?, self.brokers[0].broker.local_addr()?))
+    }
+
+    /// Where the brokers listen, by the number of their shard.
+    pub fn broker_addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
+        self.brokers.iter().map(|listening| listening.broker.local_addr()).collect()
     }
 
     /// Counts of the running front end, for metrics.
     pub fn monitor(&self) -> Monitor {
-        Monitor::new(self.context.clone())
+        Monitor::new(self.node.clone())
     }
 
     /// Connects the gRPC front end, so that operators see its clients too. Only the first call has an effect.
     pub fn set_other_protocol(&self, other_protocol: Arc<dyn OtherProtocolClients>) {
-        let _ = self.context.other_protocol.set(other_protocol);
+        let _ = self.node.other_protocol.set(other_protocol);
     }
 
-    /// Asks 4.x producers about their open transactions, and passes the checks of other transactions on to `others`.
+    /// Asks 4.x producers about the open transactions of a shard, and passes the checks of other transactions on to `others`.
     pub fn route_checks(
         &self,
+        shard: ShardNumber,
         mut checks: mpsc::Receiver<TransactionCheck>,
-        others: mpsc::Sender<TransactionCheck>,
+        others: mpsc::Sender<ShardCheck>,
     ) -> Serving {
-        let context = self.context.clone();
+        let context = Context { node: self.node.clone(), number: shard };
         Box::pin(async move {
             while let Some(check) = checks.recv().await {
                 // If `others` is full, checks wait here and then in the shard, where a check counts only once it was taken.
-                if !context.check_transaction(check).await && others.send(check).await.is_err() {
+                if !context.check_transaction(check).await
+                    && others.send(ShardCheck { shard, check }).await.is_err()
+                {
                     return;
                 }
             }
@@ -270,21 +391,20 @@ impl Remoting {
     }
 
     async fn run(self, mut stopped: watch::Receiver<bool>) {
-        let Remoting { names, broker, vip, context } = self;
-        let (names_port, broker_port) = (&context.names_port, &context.broker_port);
-        let listeners =
-            [Some((names, names_port)), Some((broker, broker_port)), vip.map(|vip| (vip, broker_port))];
-        let accepting: Vec<_> = listeners
-            .into_iter()
-            .flatten()
-            .map(|(listener, port)| {
-                tokio::spawn(accept(listener, context.clone(), port.clone(), stopped.clone()))
-            })
-            .collect();
+        let Remoting { names, brokers, node } = self;
+        let of_names = Arc::new(Context { node: node.clone(), number: ShardNumber::FIRST });
+        let mut accepting =
+            vec![tokio::spawn(accept(names, of_names, node.names_port.clone(), stopped.clone()))];
+        for Listening { broker, vip, context } in brokers {
+            let listeners = std::iter::once(broker).chain(vip);
+            accepting.extend(listeners.map(|listener| {
+                tokio::spawn(accept(listener, context.clone(), node.broker_port.clone(), stopped.clone()))
+            }));
+        }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
-                now = sweep.tick() => context.sweep(now.into_std()),
+                now = sweep.tick() => node.sweep(now.into_std()),
                 _ = stopped.changed() => break,
             }
         }
@@ -299,19 +419,21 @@ impl Remoting {
         loop {
             tokio::select! {
                 () = &mut ending => return,
-                _ = polls.tick() => context.shard.end_polls(),
+                _ = polls.tick() => node.shards.end_polls(),
             }
         }
     }
 }
 
-impl Context {
+impl Node {
     fn sweep(&self, now: Instant) {
-        self.members.expire(now);
-        self.queue_locks.expire(now);
         self.name_service.expire(now);
-        self.resets.expire(now);
-        self.shard.counters().statistics().sample(SystemClock.now());
+        for broker in &self.brokers {
+            broker.members.expire(now);
+            broker.queue_locks.expire(now);
+            broker.resets.expire(now);
+            broker.shard.counters().statistics().sample(SystemClock.now());
+        }
     }
 }
 
@@ -339,7 +461,7 @@ async fn serve(
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let opening = context.config.transport.open(stream, Protocol::Remoting);
+    let opening = context.node.config.transport.open(stream, Protocol::Remoting);
     let stream = tokio::select! {
         opened = tokio::time::timeout(FIRST_BYTE_MAX, opening) => opened??,
         // The sender outlives the connections.
@@ -348,8 +470,15 @@ async fn serve(
     connection::serve(stream, context, activity, stopped).await
 }
 
-async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
+fn reserve(what: &'static str, address: SocketAddr) -> Result<TcpSocket, StartError> {
+    let reserve = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Connections of a process before this one may still be ending.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    reserve().map_err(|source| StartError::Listen { what, address, source })
 }
 
 /// The IP address of the advertised host. A name is looked up once, as RocketMQ does with `brokerIP1`; offset ids hold what was

@@ -6,6 +6,7 @@ use redstart_engine::TopicName;
 use redstart_log::Position;
 
 use super::version::version_number;
+use crate::shards::ShardNumber;
 
 /// The clients of the other protocol. Replies come from the clients themselves and may take seconds.
 pub trait OtherProtocolClients: Send + Sync + fmt::Debug {
@@ -20,9 +21,6 @@ pub trait OtherProtocolClients: Send + Sync + fmt::Debug {
         client: &'a str,
         message: OtherMessage,
     ) -> ReplyFuture<'a, Result<(), String>>;
-
-    /// Removes the write permission from the routes of those clients, or restores it.
-    fn drain(&self, drained: bool);
 }
 
 pub type ReplyFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, NoReply>> + Send + 'a>>;
@@ -71,6 +69,7 @@ pub struct OtherSubscription {
 /// A stored message and the topic under which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherMessage {
+    pub shard: ShardNumber,
     pub topic: TopicName,
     pub position: Position,
     pub size: u32,

@@ -101,7 +101,7 @@ pub(super) async fn read(
     let origins = if topic.is_retry() { origins(request, &wanted).await? } else { HashMap::new() };
     let store_host = request.broker_address();
     let context = AnswerContext { topic, filter, places, origins: &origins, store_host };
-    let mut writer = BodyWriter::new(&request.context.config.cluster, bytes, places.len());
+    let mut writer = BodyWriter::new(&request.context.node.config.cluster, bytes, places.len());
     let seen =
         fetch_each_if_cached(bodies.reader(), &wanted, |n, fetched| writer.accept(&context, n, fetched));
     if seen < wanted.len() && writer.failed.is_none() {

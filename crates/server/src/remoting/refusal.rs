@@ -10,6 +10,7 @@ use crate::{
     access::{Denied, TooManyNames, Unauthenticated},
     byte_budget::Spent,
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
+    shards::CatalogueRefusal,
 };
 
 /// A refusal: response code and remark.
@@ -309,6 +310,15 @@ impl From<ReceiveError> for Refusal {
             ReceiveError::WrongGroupKind { .. } => Refusal::new(code::NO_PERMISSION, error.to_string()),
             ReceiveError::Pull(error) => error.into(),
             ReceiveError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<CatalogueRefusal> for Refusal {
+    fn from(error: CatalogueRefusal) -> Self {
+        match error {
+            CatalogueRefusal::Admin(error) => error.into(),
+            CatalogueRefusal::Setting(error) => error.into(),
         }
     }
 }

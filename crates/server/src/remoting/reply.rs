@@ -47,7 +47,7 @@ pub(super) async fn reply(request: &Request) -> Result<Answer, Refusal> {
 
 /// A reply goes to the cluster's reply topic, which the first reply creates, or to any other topic that exists.
 async fn check(request: &Request, topic: &TopicName) -> Result<(), Refusal> {
-    if topic.as_str() == request.context.config.reply_topic() {
+    if topic.as_str() == request.context.node.config.reply_topic() {
         return ensure_topic(request, topic.clone(), system_topic()).await;
     }
     if topic.is_reserved() {
@@ -64,7 +64,10 @@ async fn push(request: &Request, header: &SendHeader<'_>) -> Result<(), Refusal>
     let mut properties = decode_properties(header.properties);
     let to = properties.iter().find(|(name, _)| name == p::REPLY_TO_CLIENT).map(|(_, value)| value.clone());
     let to = to.ok_or_else(|| failed(format!("the reply has no property {}", p::REPLY_TO_CLIENT)))?;
+    // It is connected to the broker that it sent its question to, which may be another one.
+    let others = request.context.node.brokers.iter();
     let asker = request.context.members.producer(&to);
+    let asker = asker.or_else(|| others.map(|broker| broker.members.producer(&to)).find_map(|found| found));
     let asker =
         asker.ok_or_else(|| failed(format!("push reply message to {to} failed: it is not online")))?;
     let now = SystemClock.now();
@@ -101,6 +104,6 @@ async fn store(
 ) -> Result<Vec<SendReceipt>, Refusal> {
     let message = send::accept(request, header)?.message;
     let queue = u32::try_from(header.queue_id).ok().map(QueueId);
-    let options = SendOptions { queue, half: None, untyped: !request.context.config.check_types };
+    let options = SendOptions { queue, half: None, untyped: !request.context.node.config.check_types };
     Ok(request.context.shard.send(topic, vec![message], options)?.await??)
 }

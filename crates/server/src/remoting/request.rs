@@ -53,7 +53,7 @@ pub(super) struct Received {
 
 impl Received {
     pub fn access(&self) -> &Access {
-        &self.context.config.resources.access
+        &self.context.node.config.resources.access
     }
 }
 
@@ -123,7 +123,7 @@ impl Request {
         &self,
         propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, Refusal> + Send + 'static,
     ) -> Result<(), Refusal> {
-        Ok(self.access().change(&self.context.shard, propose).await?)
+        Ok(self.access().change(&self.context.node.shards.first().handle, propose).await?)
     }
 
     /// The body as JSON. Its values count as bytes of the connection, since they may be many times as large as the body.
@@ -154,6 +154,14 @@ impl Request {
         ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
         Ok(self.context.shard.ask(ask)?.await?)
+    }
+
+    /// The same on the first shard, which has what concerns the whole node.
+    pub async fn ask_first<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Engine, Timestamp) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.context.node.shards.first().handle.ask(ask)?.await?)
     }
 
     /// Runs a closure that records facts, such as acks.
@@ -188,6 +196,14 @@ impl Request {
         Ok(self.context.shard.change(propose)?.await??)
     }
 
+    /// The same on the first shard.
+    pub async fn change_first<E: Into<Refusal> + Send + 'static>(
+        &self,
+        propose: impl FnOnce(&mut Engine, Timestamp) -> Result<Ticket, E> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        Ok(self.context.node.shards.first().handle.change(propose)?.await??)
+    }
+
     /// Creates the group unless it exists, if the configuration allows it.
     pub async fn ensure_group(&self, group: &GroupName) -> Result<(), Refusal> {
         let known = {
@@ -197,10 +213,10 @@ impl Request {
         if known {
             return Ok(());
         }
-        if !self.context.config.auto_create_groups {
+        if !self.context.node.config.auto_create_groups {
             return Err(Refusal::unknown_group(group.as_str()));
         }
-        Ok(self.context.shard.ensure_group(group.clone())?.await??)
+        Ok(self.context.node.shards.ensure_group(group).await?)
     }
 }
 

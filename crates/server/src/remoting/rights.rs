@@ -47,7 +47,7 @@ pub(super) fn super_user_asks(_: &Received) -> Result<'_> {
 }
 
 pub(super) fn cluster(received: &Received, actions: Actions) -> Result<'_> {
-    Ok(Needs::nothing().cluster(&received.context.config.cluster, actions))
+    Ok(Needs::nothing().cluster(&received.context.node.config.cluster, actions))
 }
 
 pub(super) fn topic<'a>(received: &'a Received, field: &'static str, actions: Actions) -> Result<'a> {

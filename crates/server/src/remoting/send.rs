@@ -50,7 +50,7 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     let options = SendOptions {
         queue: u32::try_from(header.queue_id).ok().map(QueueId),
         half: first.half,
-        untyped: !request.context.config.check_types,
+        untyped: !request.context.node.config.check_types,
     };
     let (id, timed) = (first.message.id.clone(), first.timed);
     let named = first.message.properties.iter().find(|(name, _)| name == p::PRODUCER_GROUP);
@@ -62,8 +62,9 @@ pub(super) async fn send(request: &Request) -> Result<Answer, Refusal> {
     }
     let answer = sent(request, &receipts).and("transactionId", &id);
     Ok(match &receipts[..] {
-        [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => answer
-            .with("recallHandle", recall::handle(header.topic, &request.context.config.broker, *key, &id)),
+        [SendReceipt { visibility: Visibility::Delayed(key), .. }] if timed => {
+            answer.with("recallHandle", recall::handle(header.topic, &request.context.name, *key, &id))
+        }
         _ => answer,
     })
 }
@@ -110,7 +111,7 @@ fn incoming<'a>(
         born_at: header.born_at,
         born_host: &request.peer.remote_text,
         body,
-        delay_levels: &request.context.config.delay_levels,
+        delay_levels: &request.context.node.config.delay_levels,
         now: SystemClock.now(),
     }
 }

@@ -78,7 +78,7 @@ pub(super) async fn send_back(request: &Request) -> Result<Answer, Refusal> {
         // Of Redstart's own client. Others do not send it.
         reason: request.field("reason").and_then(dead_letter_reason),
         retries_max: own_limit.and_then(|limit| u32::try_from(limit).ok()),
-        delay_levels: request.context.config.delay_levels.clone(),
+        delay_levels: request.context.node.config.delay_levels.clone(),
     };
     check_message(request, position, not_found).await?;
     request.ensure_group(&group).await?;
@@ -102,7 +102,7 @@ async fn check_message(
     not_found: impl Fn() -> Refusal,
 ) -> Result<(), Refusal> {
     let found = request.look(move |engine, _| engine.message_by_position(position)).await?;
-    if !request.context.config.resources.access.is_on() {
+    if !request.context.node.config.resources.access.is_on() {
         return Ok(());
     }
     let found = found.map_err(|error| Refusal::of_position(error, &not_found))?;

@@ -5,7 +5,7 @@ use redstart_log::Position;
 use redstart_wire::remoting::{Command, code, flag, offset_message_id};
 
 use super::{
-    Config, Context,
+    Context,
     convert::{Envelope, Scratch, read_physical_offset, to_wire},
     peer::Peer,
     property as p,
@@ -93,7 +93,7 @@ impl Context {
         let (Some(topic), Ok(home)) = (topic, half.home()) else { return true };
         // The question holds the message: it goes to those alone who may send to its topic. Groups of producers are no
         // proof, for every client may name any.
-        let access = &self.config.resources.access;
+        let access = &self.node.config.resources.access;
         let needs = Needs::nothing().topic(topic.as_str(), PUB);
         let may = |peer: &Peer| peer.identity().is_some_and(|by| access.authorize(by, &needs).is_ok());
         producers.retain(|producer| !access.is_on() || may(&producer.peer));
@@ -115,7 +115,7 @@ impl Context {
                 origin: None,
                 store_host,
             };
-            let question = question(&half, &envelope, check, &self.config);
+            let question = question(&half, &envelope, check, self);
             if question.is_some_and(|question| producer.peer.notify(question)) {
                 break;
             }
@@ -128,9 +128,9 @@ fn question(
     half: &Fetched,
     envelope: &Envelope<'_>,
     check: TransactionCheck,
-    config: &Config,
+    context: &Context,
 ) -> Option<Command> {
-    let mut scratch = Scratch::new(&config.cluster);
+    let mut scratch = Scratch::new(&context.node.config.cluster);
     let mut message = to_wire(half, envelope, &mut scratch).ok()?;
     // The client sends these back. A transaction is identified by the position at which it was first stored.
     message.physical_offset = check.id.0 as i64;
@@ -145,6 +145,6 @@ fn question(
         .with_field("msgId", &id)
         .with_field("transactionId", &id)
         .with_field("offsetMsgId", offset_message_id(envelope.store_host, check.id.0 as i64))
-        .with_field("bname", &config.broker);
+        .with_field("bname", &context.name);
     Some(Command { body: body.into(), ..question })
 }

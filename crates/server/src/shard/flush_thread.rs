@@ -1,7 +1,6 @@
 //! The thread that makes appended frames durable, and the choice between it and a flush on the owner thread.
 
 use std::{
-    io,
     sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -34,6 +33,8 @@ pub(super) struct FlushThread {
     /// Flushes that were ordered or begun and are not reported yet.
     unreported: usize,
     last_took: Duration,
+    /// What the thread does; `None` once it has started.
+    work: Option<Box<dyn FnOnce() + Send>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct FlushReport {
 }
 
 impl FlushThread {
-    pub fn start(flusher: Arc<dyn Flusher>, mode: Flush, counters: Arc<Counters>) -> io::Result<FlushThread> {
+    pub fn new(flusher: Arc<dyn Flusher>, mode: Flush, counters: Arc<Counters>) -> FlushThread {
         let (orders, wanted) = bounded::<()>(1);
         let (report, reports) = unbounded();
         let work = {
@@ -58,8 +59,7 @@ impl FlushThread {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("shard-flusher".to_owned()).spawn(work)?;
-        Ok(FlushThread {
+        FlushThread {
             mode,
             flusher,
             counters,
@@ -67,11 +67,20 @@ impl FlushThread {
             reports,
             unreported: 0,
             last_took: Duration::MAX,
-            thread: Some(thread),
-        })
+            work: Some(Box::new(work)),
+            thread: None,
+        }
     }
 
     pub fn order(&mut self) {
+        // A shard that nothing is sent to needs no thread.
+        if let Some(work) = self.work.take() {
+            match std::thread::Builder::new().name("shard-flusher".to_owned()).spawn(work) {
+                Ok(thread) => self.thread = Some(thread),
+                // The channel of reports is closed with the work, by which the owner notices.
+                Err(error) => tracing::error!(%error, "cannot start the thread that makes frames durable"),
+            }
+        }
         if let Some(orders) = &self.orders {
             match orders.try_send(()) {
                 Ok(()) => self.unreported += 1,

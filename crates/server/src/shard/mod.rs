@@ -51,12 +51,14 @@ pub use clock::{Clock, ClockState, Now, SystemClock};
 #[cfg(feature = "sim")]
 pub use clock::{Reading, SteadyTime};
 pub use condition::Condition;
-pub use config::{Config, Flush};
+pub use config::{Config, Flush, PENDING_BYTES_MAX};
 pub use counters::Counters;
 pub use error::{ChangeError, ReceiveError, SendFailure, Unavailable};
 pub use handle::{ShardHandle, WantedKey};
+pub use jobs::JobThreads;
 pub(crate) use jobs::READERS;
 pub use lite_subscriptions::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubscriptions};
+pub use pending_bytes::PendingBytesBudget;
 #[cfg(feature = "sim")]
 pub use planted::Planted;
 pub use reply::Reply;
@@ -68,7 +70,6 @@ use engine_slot::EngineSlot;
 use flush_thread::FlushThread;
 use jobs::BackgroundJobs;
 use owner::Owner;
-use pending_bytes::PendingBytes;
 use request::Request;
 use runtime::Runtime;
 
@@ -141,10 +142,11 @@ impl Shard {
         log_lines::log_clock(engine.last_known_time(), clock.now(), &engine.config().retention);
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);
-        let pending_bytes = Arc::new(PendingBytes::new(config.pending_bytes_max));
+        let pending_bytes = config.pending_bytes.0.clone();
         let counters = Arc::new(Counters::default());
-        let flush_thread = FlushThread::start(flusher, config.flush, counters.clone())?;
-        let jobs = BackgroundJobs::start()?;
+        let flush_thread = FlushThread::new(flusher, config.flush, counters.clone());
+        let threads = config.job_threads.clone().map_or_else(|| JobThreads::start(1), Ok)?;
+        let jobs = BackgroundJobs::new(threads);
         let slot = Arc::new(EngineSlot::new(Runtime::new(engine, config.clone(), counters.clone())));
         let handle_slot = Arc::downgrade(&slot);
         let owner_counters = counters.clone();
@@ -164,6 +166,11 @@ impl Shard {
     /// Whether the shard has ended by itself.
     pub fn has_failed(&self) -> bool {
         self.owner.as_ref().is_none_or(|owner| owner.is_finished())
+    }
+
+    /// Tells the shard to stop, without waiting for it. [`Shard::stop`] waits.
+    pub fn begin_stop(&self) {
+        self.handle.send_stop();
     }
 
     /// Serves the requests that were accepted, makes them durable, writes a checkpoint, and ends.

@@ -5,6 +5,16 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+/// The budget for bytes of messages that were accepted and are not stored yet. Clones share it.
+#[derive(Debug, Clone)]
+pub struct PendingBytesBudget(pub(super) Arc<PendingBytes>);
+
+impl PendingBytesBudget {
+    pub fn new(limit: usize) -> PendingBytesBudget {
+        PendingBytesBudget(Arc::new(PendingBytes::new(limit)))
+    }
+}
+
 /// Bytes accepted and not yet stored, of all senders together.
 #[derive(Debug)]
 pub(super) struct PendingBytes {

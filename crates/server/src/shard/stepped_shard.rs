@@ -8,7 +8,7 @@ use redstart_log::{Error as LogError, Flusher, Index, Log};
 
 use super::{
     Config, Counters, Failure, Now, ShardHandle, StartError, engine_slot::EngineSlot, owner::take_requests,
-    pending_bytes::PendingBytes, request::Request, runtime::Runtime,
+    request::Request, runtime::Runtime,
 };
 
 /// A shard without threads: the caller takes the steps of the owner thread, runs flushes and jobs, and gives the time. Clients use the
@@ -45,7 +45,7 @@ impl SteppedShard {
         let (engine, recovered) = Engine::open(log, engine)?;
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded(config.requests_max);
-        let pending_bytes = Arc::new(PendingBytes::new(config.pending_bytes_max));
+        let pending_bytes = config.pending_bytes.0.clone();
         let counters = Arc::new(Counters::default());
         let runtime = Runtime::new(engine, config.clone(), counters.clone());
         let slot = Arc::new(EngineSlot::new(runtime));

@@ -49,6 +49,11 @@ impl ClientCounts {
         *self.kinds.entry(kind).or_default() += clients;
     }
 
+    /// Adds the clients of other counts.
+    pub fn merge(&mut self, other: ClientCounts) {
+        other.kinds.into_iter().for_each(|(kind, clients)| self.add(kind, clients));
+    }
+
     /// All kinds, sorted.
     pub fn kinds(self) -> Vec<(ClientLabels, usize)> {
         let mut kinds: Vec<_> = self.kinds.into_iter().collect();

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use redstart_engine::Config as EngineConfig;
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources, Transport,
+    Resources, ShardNumber, Shards, Transport,
     remoting::{Config, Monitor, OtherProtocolClients, Remoting, default_delay_levels},
     sealing_keys::{self, Keyring},
     shard::{self, Shard},
@@ -42,7 +42,6 @@ pub fn config() -> Config {
     let any = "127.0.0.1:0".parse().unwrap();
     Config {
         cluster: "DefaultCluster".to_owned(),
-        broker: BROKER.to_owned(),
         namesrv: any,
         listen: any,
         advertise: None,
@@ -67,23 +66,29 @@ impl Broker {
     }
 
     pub async fn start_with(adjust: impl FnOnce(&mut Config, &mut EngineConfig)) -> Broker {
-        Broker::open(Arc::new(TempDir::new().unwrap()), adjust, None).await
+        Broker::start_named(BROKER, adjust).await
+    }
+
+    /// With another name of the broker.
+    pub async fn start_named(name: &str, adjust: impl FnOnce(&mut Config, &mut EngineConfig)) -> Broker {
+        Broker::open(Arc::new(TempDir::new().unwrap()), name, adjust, None).await
     }
 
     /// With clients of the other protocol beside it.
     pub async fn start_beside(other_protocol: Arc<dyn OtherProtocolClients>) -> Broker {
-        Broker::open(Arc::new(TempDir::new().unwrap()), |_, _| {}, Some(other_protocol)).await
+        Broker::open(Arc::new(TempDir::new().unwrap()), BROKER, |_, _| {}, Some(other_protocol)).await
     }
 
     /// Stops, and starts again with what is on disk.
     pub async fn restart(self) -> Broker {
         let dir = self.dir.clone();
         drop(self);
-        Broker::open(dir, |_, _| {}, None).await
+        Broker::open(dir, BROKER, |_, _| {}, None).await
     }
 
     async fn open(
         dir: Arc<TempDir>,
+        name: &str,
         adjust: impl FnOnce(&mut Config, &mut EngineConfig),
         other_protocol: Option<Arc<dyn OtherProtocolClients>>,
     ) -> Broker {
@@ -95,13 +100,14 @@ impl Broker {
         let (checks, asked) = mpsc::channel(16);
         let shard_config = shard::Config { checks: Some(checks), ..shard::Config::default() };
         let shard = Shard::open(Arc::new(storage), options, engine, shard_config).unwrap().shard;
-        let remoting = Remoting::bind(config, shard.handle(), dir.path()).await.unwrap();
+        let shards = Shards::open([(name.to_owned(), shard.handle())]).await.unwrap();
+        let remoting = Remoting::bind(config, shards, dir.path()).await.unwrap();
         let (names, address) = remoting.addresses().unwrap();
         let view = remoting.monitor();
         if let Some(other_protocol) = other_protocol {
             remoting.set_other_protocol(other_protocol);
         }
-        tokio::spawn(remoting.route_checks(asked, mpsc::channel(16).0));
+        tokio::spawn(remoting.route_checks(ShardNumber::FIRST, asked, mpsc::channel(16).0));
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(remoting.serve(stopped));
         Broker { names, address, shard, view, stop, dir }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use redstart_engine::{MessageType, QueueId, QueueOffset, TopicName};
-use redstart_server::grpc::{ClientKind, CommandError, Commands, StoredMessage, Verified};
+use redstart_server::{
+    ShardNumber,
+    grpc::{ClientKind, CommandError, Commands, StoredMessage, Verified},
+};
 use redstart_wire::v2::{
     ClientType, Code, FilterExpression, FilterType, Language, Publishing, Settings, Status, Subscription,
     SubscriptionEntry, TelemetryCommand, ThreadStackTrace, Ua, VerifyMessageCommand, VerifyMessageResult,
@@ -120,8 +123,12 @@ async fn a_message_is_tried_by_the_client_that_was_asked_and_no_other_can_answer
         .await
         .unwrap()
         .unwrap();
-    let sample =
-        StoredMessage { topic: TopicName::new("t").unwrap(), position: found.position, size: found.size };
+    let sample = StoredMessage {
+        shard: ShardNumber::FIRST,
+        topic: TopicName::new("t").unwrap(),
+        position: found.position,
+        size: found.size,
+    };
     let mut telemetry = Telemetry::open(&mut client, consumer_settings("g", "t")).await;
     let mut other_client = broker.client("other").await;
     let other = Telemetry::open(&mut other_client, consumer_settings("g", "t")).await;

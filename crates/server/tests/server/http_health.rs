@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use crate::http_support::{Connection, Pages, eventually};
 use crate::support;
 
-fn sources(shard: ShardHandle) -> Sources {
-    Sources { shard, grpc: None, remoting: None, http: None, tls: None }
+async fn sources(shard: ShardHandle) -> Sources {
+    Sources { shards: support::one_shard(shard).await, grpc: None, remoting: None, http: None, tls: None }
 }
 
 fn open(dir: &TempDir, adjust: impl FnOnce(&mut redstart_engine::Config)) -> Shard {
@@ -39,7 +39,7 @@ async fn readiness_follows_the_life_of_the_process() {
     assert!(early.value("process_resident_memory_bytes", &[]).is_some(), "the process is measured already");
     let dir = TempDir::new().unwrap();
     let shard = open(&dir, |_| {});
-    pages.serving(sources(shard.handle()));
+    pages.serving(sources(shard.handle()).await);
     expect(&pages, "/readyz", 200, "ok\n").await;
     expect(&pages, "/healthz", 200, "ok\n").await;
     pages.health.set(Stage::Stopping);
@@ -53,7 +53,7 @@ async fn a_full_disk_is_no_reason_to_restart_but_to_stay_away() {
     let pages = Pages::start().await;
     let dir = TempDir::new().unwrap();
     let shard = open(&dir, |engine| engine.retention.refuse_percent = 0);
-    pages.serving(sources(shard.handle()));
+    pages.serving(sources(shard.handle()).await);
     // The shard looks at its disk in its first round.
     let full = eventually(async || {
         let answer = pages.get("/readyz").await;
@@ -71,7 +71,7 @@ async fn a_shard_that_has_failed_is_told_with_its_reason() {
     let dir = TempDir::new().unwrap();
     let shard = open(&dir, |_| {});
     let handle = shard.handle();
-    pages.serving(sources(handle.clone()));
+    pages.serving(sources(handle.clone()).await);
     let asked = handle.ask(|_, _| std::panic::resume_unwind(Box::new("a test"))).unwrap();
     let lost: Result<(), _> = asked.await;
     assert!(lost.is_err());

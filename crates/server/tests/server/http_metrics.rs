@@ -16,12 +16,14 @@ use redstart_server::{
 use redstart_wire::v2;
 
 use crate::http_support::{Pages, eventually};
-use crate::support::{Broker, handle_of, id_of, message, receive, receive_request, resource, send};
+use crate::support::{
+    Broker, handle_of, id_of, message, one_shard, receive, receive_request, resource, send,
+};
 
 async fn start() -> (Broker, Pages) {
     let (broker, pages) = (Broker::start().await, Pages::start().await);
     pages.serving(Sources {
-        shard: broker.shard(),
+        shards: one_shard(broker.shard()).await,
         grpc: Some(broker.view.clone()),
         remoting: None,
         http: Some(pages.connections.clone()),

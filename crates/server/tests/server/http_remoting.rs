@@ -5,12 +5,13 @@ use redstart_wire::remoting::{Command, code};
 
 use crate::http_support::Pages;
 use crate::remoting_support::{Broker, consumer, producer, request, send_message};
+use crate::support::one_shard;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_calls_and_connections_of_the_older_protocol_are_counted() {
     let (broker, pages) = (Broker::start().await, Pages::start().await);
     pages.serving(Sources {
-        shard: broker.shard.handle(),
+        shards: one_shard(broker.shard.handle()).await,
         grpc: None,
         remoting: Some(broker.view.clone()),
         http: None,

@@ -43,7 +43,6 @@ impl Broker {
         let shard = Shard::open(storage, options, engine::engine(), shard::Config::default()).unwrap().shard;
         let config = grpc::Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            broker: "broker-a".to_owned(),
             auto_create_groups: true,
             advertise: None,
             transport: Transport::default(),
@@ -51,7 +50,8 @@ impl Broker {
             resources: Resources::default(),
         };
         let (_, checks) = tokio::sync::mpsc::channel(1);
-        let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
+        let grpc =
+            Grpc::bind(config, support::one_shard(shard.handle()).await, checks, dir.path()).await.unwrap();
         let address = grpc.address().unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let serving = tokio::spawn(async move {
@@ -251,7 +251,7 @@ fn handle_of(message: &v2::Message) -> String {
 
 use LiteSubscriptionAction::{CompleteAdd, CompleteRemove, PartialAdd, PartialRemove};
 
-use crate::engine;
+use crate::{engine, support};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_receive_covers_what_the_client_has_subscribed_to_and_sees_changes_while_it_waits() {

@@ -37,6 +37,8 @@ mod remoting_send;
 #[path = "../remoting_support/mod.rs"]
 mod remoting_support;
 mod scrub;
+mod several_shards;
 mod shard;
 #[path = "../support/mod.rs"]
 mod support;
+mod taken_over;

@@ -61,8 +61,6 @@ impl OtherProtocolClients for Others {
             Ok(if client == "five" { Ok(()) } else { Err("no".to_owned()) })
         })
     }
-
-    fn drain(&self, _: bool) {}
 }
 
 async fn join(client: &mut Client, id: &str, group: &str) {

@@ -152,11 +152,7 @@ async fn answers_have_the_members_of_the_reference_servers() {
     let mut compared: BTreeSet<i32> = BTreeSet::new();
     let mut asked: BTreeSet<i32> = BTreeSet::new();
     for name in CLIENTS {
-        let broker = Broker::start_with(|config, _| {
-            config.cluster = "interop".to_owned();
-            config.broker = "interop".to_owned();
-        })
-        .await;
+        let broker = Broker::start_named("interop", |config, _| config.cluster = "interop".to_owned()).await;
         let mut client = broker.client().await;
         let exchanges = exchanges(name);
         prepare(&mut client, &exchanges).await;

@@ -13,7 +13,8 @@ use redstart_engine::{
 };
 use redstart_log::{FsStorage, Options};
 use redstart_server::shard::{
-    Config, Flush, Opened, PopRequest, PullRequest, SendFailure, Shard, ShardHandle, Unavailable,
+    Config, Flush, Opened, PendingBytesBudget, PopRequest, PullRequest, SendFailure, Shard, ShardHandle,
+    Unavailable,
 };
 use tempfile::TempDir;
 
@@ -209,7 +210,7 @@ fn a_pull_waits_for_its_queue() {
 #[test]
 fn senders_past_the_byte_bound_are_refused_at_once_and_nothing_accepted_is_lost() {
     let dir = TempDir::new().unwrap();
-    let opened = open(&dir, Config { pending_bytes_max: 64 << 10, ..Config::default() });
+    let opened = open(&dir, Config { pending_bytes: PendingBytesBudget::new(64 << 10), ..Config::default() });
     let handle = opened.shard.handle();
     set_up(&handle, MessageType::Normal);
     let mut accepted = Vec::new();

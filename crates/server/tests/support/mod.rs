@@ -14,7 +14,7 @@ pub use engine::engine;
 use redstart_engine::{GroupConfig, GroupName, MessageType, TopicConfig, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
-    Resources, Transport,
+    Resources, Shards, Transport,
     grpc::{self, Commands, Grpc},
     shard::{self, Shard, ShardHandle},
 };
@@ -44,13 +44,17 @@ pub struct Broker {
 pub fn config() -> grpc::Config {
     grpc::Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        broker: "broker-a".to_owned(),
         auto_create_groups: true,
         advertise: None,
         transport: Transport::default(),
         limits: grpc::Limits::default(),
         resources: Resources::default(),
     }
+}
+
+/// A node with one shard.
+pub async fn one_shard(shard: ShardHandle) -> Shards {
+    Shards::open([("broker-a".to_owned(), shard)]).await.unwrap()
 }
 
 impl Broker {
@@ -65,7 +69,8 @@ impl Broker {
         let shard =
             Shard::open(Arc::new(storage), options, engine(), shard::Config::default()).unwrap().shard;
         let (_, checks) = tokio::sync::mpsc::channel(1);
-        let grpc = Grpc::bind(config, shard.handle(), checks, dir.path()).await.unwrap();
+        let shards = one_shard(shard.handle()).await;
+        let grpc = Grpc::bind(config, shards, checks, dir.path()).await.unwrap();
         let (address, commands, view) = (grpc.address().unwrap(), grpc.commands(), grpc.monitor());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(grpc.serve(stopped));
@@ -77,14 +82,7 @@ impl Broker {
     }
 
     pub async fn topic(&self, name: &str, message_type: MessageType) {
-        let config = TopicConfig { message_type, read_queues: 1, write_queues: 1, ..TopicConfig::default() };
-        let name = TopicName::new(name).unwrap();
-        self.shard()
-            .change(move |engine, _| engine.put_topic(&name, config))
-            .unwrap()
-            .await
-            .unwrap()
-            .unwrap();
+        put_topic(&self.shard(), name, message_type).await;
     }
 
     pub async fn group(&self, name: &str, config: GroupConfig) {
@@ -107,6 +105,13 @@ impl Broker {
         self.serving.await.unwrap();
         self.shard.stop().unwrap();
     }
+}
+
+/// A topic with one queue.
+pub async fn put_topic(shard: &ShardHandle, name: &str, message_type: MessageType) {
+    let config = TopicConfig { message_type, read_queues: 1, write_queues: 1, ..TopicConfig::default() };
+    let name = TopicName::new(name).unwrap();
+    shard.change(move |engine, _| engine.put_topic(&name, config)).unwrap().await.unwrap().unwrap();
 }
 
 /// Adds who the client is to each call.

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use super::{Sources, catalogue, catalogue::Family, survey::Survey, text::Text, traffic::STORAGE};
 use crate::{
     shard::{Clock, Counters, SystemClock},
+    shards::ServedShard,
     tls::Tls,
 };
 
@@ -12,13 +13,27 @@ use crate::{
 const READ_AND_WRITE: u8 = 6;
 const MICROS: f64 = 1e6;
 
-pub(super) fn write(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
-    broker(text, sources, survey);
-    storage(text, sources.shard.counters(), survey);
-    shard(text, sources.shard.counters(), survey);
-    log(text, sources.shard.counters(), survey);
+/// Metrics of one shard.
+pub(super) fn write(text: &mut Text, served: &ServedShard, survey: Option<&Survey>) {
+    let counters = served.handle.counters();
+    broker(text, served, survey);
+    storage(text, counters, survey);
+    shard(text, counters, survey);
+    log(text, counters, survey);
+    gauge_if_known(text, catalogue::SURVEY_AGE, survey.map(|survey| survey.taken.elapsed().as_secs_f64()));
+    gauge_if_known(text, catalogue::SURVEY_TIME, survey.map(|survey| survey.shard_time.as_secs_f64()));
+    gauge_if_known(text, catalogue::SERIES_LEFT_OUT, survey.map(|survey| survey.left_out));
+    text.family(catalogue::UPTIME).put(&[], counters.running_for().as_secs_f64());
+}
+
+/// Metrics of the process.
+pub(super) fn write_node(text: &mut Text, sources: &Sources) {
+    let mut samples = text.family(catalogue::PROXY_UP);
+    if sources.grpc.is_some() {
+        samples.put(&["local"], 1);
+    }
     resources(text, sources);
-    about(text, sources, survey);
+    text.family(catalogue::BUILD_INFO).put(&[env!("CARGO_PKG_VERSION")], 1);
 }
 
 /// A gauge without labels; no sample if its value is not known.
@@ -29,16 +44,12 @@ fn gauge_if_known(text: &mut Text, family: &'static Family, value: Option<impl D
     }
 }
 
-fn broker(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
+fn broker(text: &mut Text, served: &ServedShard, survey: Option<&Survey>) {
     text.family(catalogue::BROKER_PERMISSION).put(&[], READ_AND_WRITE);
     let census = survey.map(|survey| survey.overview.census);
     gauge_if_known(text, catalogue::TOPIC_NUMBER, census.map(|census| census.topics));
     gauge_if_known(text, catalogue::GROUP_NUMBER, census.map(|census| census.groups));
-    text.family(catalogue::WATERMARK).put(&["shard"], sources.shard.queued().0);
-    let mut samples = text.family(catalogue::PROXY_UP);
-    if sources.grpc.is_some() {
-        samples.put(&["local"], 1);
-    }
+    text.family(catalogue::WATERMARK).put(&["shard"], served.handle.queued().0);
 }
 
 fn storage(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
@@ -107,10 +118,10 @@ fn log(text: &mut Text, counters: &Counters, survey: Option<&Survey>) {
 /// Bytes of requests and answers under way, and open connections.
 fn resources(text: &mut Text, sources: &Sources) {
     let (grpc, remoting) = (sources.grpc.as_ref(), sources.remoting.as_ref());
-    // Both front ends share one budget.
+    // Both front ends share one budget, and so do all shards.
     let network = remoting.map(|remoting| remoting.network_bytes());
     let network = network.or_else(|| grpc.map(|grpc| grpc.network_bytes()));
-    let budgets = [("store", Some(sources.shard.pending_bytes())), ("network", network)];
+    let budgets = [("store", Some(sources.shards.first().handle.pending_bytes())), ("network", network)];
     let budgets = || budgets.iter().filter_map(|(name, bytes)| Some((name, (*bytes)?)));
     let mut samples = text.family(catalogue::BUDGET_USED);
     for (name, (used, _)) in budgets() {
@@ -135,13 +146,4 @@ fn resources(text: &mut Text, sources: &Sources) {
     }
     let not_after = sources.tls.as_ref().and_then(Tls::not_after);
     gauge_if_known(text, catalogue::CERTIFICATE_EXPIRY, not_after);
-}
-
-/// The metrics themselves, and the program.
-fn about(text: &mut Text, sources: &Sources, survey: Option<&Survey>) {
-    gauge_if_known(text, catalogue::SURVEY_AGE, survey.map(|survey| survey.taken.elapsed().as_secs_f64()));
-    gauge_if_known(text, catalogue::SURVEY_TIME, survey.map(|survey| survey.shard_time.as_secs_f64()));
-    gauge_if_known(text, catalogue::SERIES_LEFT_OUT, survey.map(|survey| survey.left_out));
-    text.family(catalogue::BUILD_INFO).put(&[env!("CARGO_PKG_VERSION")], 1);
-    text.family(catalogue::UPTIME).put(&[], sources.shard.counters().running_for().as_secs_f64());
 }

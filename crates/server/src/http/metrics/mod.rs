@@ -23,7 +23,12 @@ use tokio::sync::Mutex;
 
 use super::router::{Answer, Answering, Part, Request, Right, content, text as line};
 use crate::throttle::Throttle;
-use crate::{grpc, remoting, shard::ShardHandle, statistics::LiveCount, tls::Tls};
+use crate::{
+    grpc, remoting,
+    shards::{ServedShard, Shards},
+    statistics::LiveCount,
+    tls::Tls,
+};
 use survey::Survey;
 use text::Text;
 
@@ -42,7 +47,7 @@ const SURVEY_AGE_MAX: Duration = Duration::from_secs(120);
 /// Where the values come from.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    pub shard: ShardHandle,
+    pub shards: Shards,
     pub grpc: Option<grpc::Monitor>,
     pub remoting: Option<remoting::Monitor>,
     pub http: Option<LiveCount>,
@@ -69,7 +74,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Cache {
     text: Option<(Instant, Bytes)>,
-    survey: Option<Arc<Survey>>,
+    /// By shard.
+    surveys: Vec<Option<Arc<Survey>>>,
 }
 
 impl Metrics {
@@ -125,11 +131,15 @@ impl Shared {
             return content(StatusCode::OK, text::CONTENT_TYPE, text.clone());
         }
         if let Some(sources) = self.sources.get() {
-            self.refresh_survey(&sources.shard, &mut cache).await;
+            let shards = sources.shards.all();
+            cache.surveys.resize(shards.len(), None);
+            for (shard, survey) in shards.iter().zip(&mut cache.surveys) {
+                self.refresh_survey(shard, survey).await;
+            }
         }
-        let (this, survey) = (self.clone(), cache.survey.clone());
+        let (this, surveys) = (self.clone(), cache.surveys.clone());
         // Many thousands of lines, and the list of open files, take too long for a task.
-        match tokio::task::spawn_blocking(move || this.write(survey.as_deref())).await {
+        match tokio::task::spawn_blocking(move || this.write(&surveys)).await {
             Ok(text) => {
                 let text = Bytes::from(text);
                 cache.text = Some((Instant::now(), text.clone()));
@@ -144,28 +154,39 @@ impl Shared {
         }
     }
 
-    /// Takes a new survey, unless the last one can be used again.
-    async fn refresh_survey(&self, shard: &ShardHandle, cache: &mut Cache) {
+    /// Takes a new survey of a shard, unless the last one can be used again.
+    async fn refresh_survey(&self, shard: &ServedShard, last: &mut Option<Arc<Survey>>) {
         let reuse_for = |survey: &Survey| self.interval.max(survey.shard_time * SURVEY_REUSE);
-        if cache.survey.as_ref().is_some_and(|survey| survey.taken.elapsed() < reuse_for(survey)) {
+        if last.as_ref().is_some_and(|survey| survey.taken.elapsed() < reuse_for(survey)) {
             return;
         }
-        let asked = Survey::take(shard, cache.survey.as_deref());
+        let asked = Survey::take(&shard.handle, last.as_deref());
         match tokio::time::timeout(SURVEY_TIMEOUT, asked).await {
-            Ok(Ok(survey)) => cache.survey = Some(Arc::new(survey)),
+            Ok(Ok(survey)) => *last = Some(Arc::new(survey)),
             Ok(Err(error)) => tracing::debug!(%error, "cannot survey the shard"),
             Err(_) => tracing::debug!("the survey of the shard took too long"),
         }
-        cache.survey.take_if(|survey| survey.taken.elapsed() > SURVEY_AGE_MAX);
+        last.take_if(|survey| survey.taken.elapsed() > SURVEY_AGE_MAX);
     }
 
-    fn write(&self, survey: Option<&Survey>) -> String {
+    fn write(&self, surveys: &[Option<Arc<Survey>>]) -> String {
         let mut text = Text::new(&self.cluster, &self.broker);
         if let Some(sources) = self.sources.get() {
-            traffic::write(&mut text, sources.shard.counters().statistics(), survey);
-            groups::write(&mut text, survey);
+            let surveyed = || sources.shards.all().iter().zip(surveys.iter().map(Option::as_deref));
+            let several = !sources.shards.is_single();
+            for (shard, survey) in surveyed() {
+                text.of_broker(&shard.broker, several);
+                traffic::write(&mut text, shard.handle.counters().statistics(), survey);
+                groups::write(&mut text, survey);
+            }
+            text.of_broker(&self.broker, false);
             clients::write(&mut text, sources);
-            engine::write(&mut text, sources, survey);
+            for (shard, survey) in surveyed() {
+                text.of_broker(&shard.broker, several);
+                engine::write(&mut text, shard, survey);
+            }
+            text.of_broker(&self.broker, false);
+            engine::write_node(&mut text, sources);
         }
         process::write(&mut text);
         text.finish()

@@ -1,6 +1,9 @@
 //! Prometheus' text format, version 0.0.4.
 
-use std::fmt::{self, Display, Write as _};
+use std::{
+    collections::HashMap,
+    fmt::{self, Display, Write as _},
+};
 
 use super::catalogue::{Family, Scope};
 use crate::statistics::Distribution;
@@ -8,17 +11,58 @@ use crate::statistics::Distribution;
 /// As the definition of the format requires it.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics, written one after the other.
+/// Metrics. The samples of one stand together, whatever the order in which they are written.
 #[derive(Debug)]
 pub(super) struct Text {
-    out: String,
+    families: Vec<(&'static Family, String)>,
+    by_name: HashMap<&'static str, usize>,
+    cluster: String,
+    labels: Labels,
+}
+
+/// The first labels of samples, by the scope of their metric.
+#[derive(Debug)]
+struct Labels {
     broker: String,
     proxy: String,
+    own: String,
 }
 
 impl Text {
     /// The first labels of a sample name the cluster and the node.
     pub fn new(cluster: &str, node: &str) -> Text {
+        let labels = Labels::new(cluster, node, None);
+        Text { families: Vec::new(), by_name: HashMap::new(), cluster: cluster.to_owned(), labels }
+    }
+
+    /// What is written from now on is of this broker. Where there are several, metrics of our own say of which they are.
+    pub fn of_broker(&mut self, broker: &str, one_of_several: bool) {
+        self.labels = Labels::new(&self.cluster, broker, one_of_several.then_some(broker));
+    }
+
+    /// Begins a metric, or goes on with it; its samples follow.
+    pub fn family(&mut self, family: &'static Family) -> Samples<'_> {
+        let at = *self.by_name.entry(family.name).or_insert_with(|| {
+            self.families.push((family, String::new()));
+            self.families.len() - 1
+        });
+        Samples { out: &mut self.families[at].1, labels: &self.labels, family }
+    }
+
+    pub fn finish(self) -> String {
+        let mut out =
+            String::with_capacity(self.families.iter().map(|(_, samples)| samples.len() + 256).sum());
+        for (Family { name, kind, help, .. }, samples) in &self.families {
+            written(writeln!(out, "# HELP {name} {}", Escaped { text: help, quotes: false }));
+            written(writeln!(out, "# TYPE {name} {}", kind.name()));
+            out.push_str(samples);
+        }
+        out
+    }
+}
+
+impl Labels {
+    fn new(cluster: &str, node: &str, broker: Option<&str>) -> Labels {
         let scope = |kind: &str| {
             let mut labels = String::new();
             for (name, value) in [("cluster", cluster), ("node_type", kind), ("node_id", node)] {
@@ -26,26 +70,19 @@ impl Text {
             }
             labels
         };
-        Text { out: String::new(), broker: scope("broker"), proxy: scope("proxy") }
-    }
-
-    /// Begins a metric; its samples follow.
-    pub fn family(&mut self, family: &'static Family) -> Samples<'_> {
-        let Family { name, kind, help, .. } = family;
-        written(writeln!(self.out, "# HELP {name} {}", Escaped { text: help, quotes: false }));
-        written(writeln!(self.out, "# TYPE {name} {}", kind.name()));
-        Samples { text: self, family }
-    }
-
-    pub fn finish(self) -> String {
-        self.out
+        let mut own = String::new();
+        if let Some(broker) = broker {
+            label(&mut own, "broker", broker);
+        }
+        Labels { broker: scope("broker"), proxy: scope("proxy"), own }
     }
 }
 
 /// Takes the samples of one metric.
 #[derive(Debug)]
 pub(super) struct Samples<'a> {
-    text: &'a mut Text,
+    out: &'a mut String,
+    labels: &'a Labels,
     family: &'static Family,
 }
 
@@ -69,15 +106,15 @@ impl Samples<'_> {
 
     fn sample(&mut self, suffix: &str, labels: &[&str], bound: Option<&str>, value: impl Display) {
         debug_assert_eq!(labels.len(), self.family.labels.len(), "labels of {}", self.family.name);
-        let Text { out, broker, proxy } = &mut *self.text;
+        let out = &mut *self.out;
         out.push_str(self.family.name);
         out.push_str(suffix);
         let start = out.len();
         out.push('{');
         match self.family.scope {
-            Scope::Broker => out.push_str(broker),
-            Scope::Proxy => out.push_str(proxy),
-            Scope::Own => {}
+            Scope::Broker => out.push_str(&self.labels.broker),
+            Scope::Proxy => out.push_str(&self.labels.proxy),
+            Scope::Own => out.push_str(&self.labels.own),
         }
         for (name, value) in self.family.labels.iter().zip(labels) {
             label(out, name, value);
@@ -157,6 +194,26 @@ redstart_flush_latency_seconds_bucket{le="1.0"} 2
 redstart_flush_latency_seconds_bucket{le="+Inf"} 3
 redstart_flush_latency_seconds_sum 2.5
 redstart_flush_latency_seconds_count 3
+"#;
+        assert_eq!(text.finish(), expected);
+    }
+
+    #[test]
+    fn samples_of_several_brokers_stand_together_and_say_whose_they_are() {
+        let mut text = Text::new("c", "a");
+        for (broker, value) in [("a", 1), ("b", 2)] {
+            text.of_broker(broker, true);
+            text.family(catalogue::TOPIC_NUMBER).put(&[], value);
+            text.family(catalogue::UPTIME).put(&[], value);
+        }
+        let expected = r#"# HELP rocketmq_topic_number Topics, without lite topics
+# TYPE rocketmq_topic_number gauge
+rocketmq_topic_number{cluster="c",node_type="broker",node_id="a"} 1
+rocketmq_topic_number{cluster="c",node_type="broker",node_id="b"} 2
+# HELP redstart_uptime_seconds Time since the shard was opened
+# TYPE redstart_uptime_seconds gauge
+redstart_uptime_seconds{broker="a"} 1
+redstart_uptime_seconds{broker="b"} 2
 "#;
         assert_eq!(text.finish(), expected);
     }

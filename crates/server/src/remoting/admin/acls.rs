@@ -131,12 +131,13 @@ pub(crate) async fn delete_acl(request: &Request) -> Result<Answer, Refusal> {
 
 pub(crate) async fn get_acl(request: &Request) -> Result<Answer, Refusal> {
     let subject = request.required("subject")?.to_owned();
-    let found = request.ask(move |engine, _| check_user(engine, &subject).map(|()| find(engine, &subject)));
+    let found =
+        request.ask_first(move |engine, _| check_user(engine, &subject).map(|()| find(engine, &subject)));
     Ok(found.await??.map_or_else(Answer::ok, |acl| Answer::json(&acl)))
 }
 
 pub(super) async fn all(request: &Request) -> Result<Vec<Acl>, Refusal> {
-    let all = request.ask(|engine, _| engine.settings(ACLS)).await?;
+    let all = request.ask_first(|engine, _| engine.settings(ACLS)).await?;
     Ok(all.values().filter_map(|text| serde_json::from_str(text).ok()).collect())
 }
 

@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures_util::future::try_join_all;
-use redstart_engine::{
-    AdminError, Engine, GroupConfig, GroupName, GroupView, RetryPolicy, Ticket, TopicName,
-};
+use redstart_engine::{Engine, GroupConfig, GroupName, GroupView, RetryPolicy, Ticket, TopicName};
 use redstart_wire::remoting::body::{
     CustomizedRetry, ExponentialRetry, Forbidden, GroupConfig as WireGroup, GroupConfigs, GroupExtras,
     GroupPage, GroupRetryPolicy,
@@ -102,7 +100,7 @@ fn put(engine: &mut Engine, name: &GroupName, wanted: WireGroup) -> Result<Ticke
 async fn put_one(request: &Request, wanted: WireGroup) -> Result<(), Refusal> {
     let name = GroupName::new(&wanted.group_name)?;
     let named = name.clone();
-    request.change(move |engine, _| put(engine, &named, wanted)).await?;
+    request.context.node.shards.put_group(&name, move |engine| put(engine, &named, wanted)).await?;
     // Tools find a group by the route of its retry topic.
     ensure_retry_topic(request, &name).await
 }
@@ -174,11 +172,7 @@ fn forbidden_topics(view: &GroupView) -> BTreeMap<String, i32> {
 /// Deletes a group and its progress. Deleting one that does not exist succeeds.
 pub(crate) async fn delete_group(request: &Request) -> Result<Answer, Refusal> {
     let name = request.group("groupName")?;
-    let deleted = request.change(move |engine, _| match engine.delete_group(&name) {
-        Err(AdminError::UnknownGroup { .. }) => Ok(engine.barrier()),
-        other => other,
-    });
-    deleted.await?;
+    request.context.node.shards.delete_group(&name).await?;
     Ok(Answer::ok())
 }
 
@@ -198,7 +192,8 @@ pub(crate) async fn forbidden(request: &Request) -> Result<Answer, Refusal> {
             config.attributes.insert(key, true.to_string());
         }
         let name = group.clone();
-        request.change(move |engine, _| engine.put_group(&name, config)).await?;
+        let put = move |engine: &mut Engine| engine.put_group(&name, config).map_err(Refusal::from);
+        request.context.node.shards.put_group(&group, put).await?;
         readable = wanted;
     }
     Ok(Answer::json(&Forbidden { topic: topic.to_string(), group: group.to_string(), readable }))

@@ -78,10 +78,10 @@ pub(crate) async fn delete_account(request: &Request) -> Result<Answer, Refusal>
 /// The version changes when an account does, but not when only a secret does, so that no answer depends on it.
 pub(crate) async fn acl_version(request: &Request) -> Result<Answer, Refusal> {
     let version = page::version(&(users::all(request).await?, acls::all(request).await?));
-    let config = &request.context.config;
+    let config = &request.context.node.config;
     Ok(Answer::ok()
         .with("version", serde_json::to_string(&version)?)
-        .with("brokerName", &config.broker)
+        .with("brokerName", &request.context.name)
         .with("brokerAddr", request.broker_address())
         .with("clusterName", &config.cluster))
 }
@@ -99,12 +99,12 @@ pub(crate) async fn put_white_addresses(request: &Request) -> Result<Answer, Ref
         SourcePattern::read(text).map_err(acls::invalid)?;
     }
     let text = addresses.join(",");
-    request.change(move |engine, _| engine.put_setting(WHITE, GLOBAL, Some(&text))).await?;
+    request.change_first(move |engine, _| engine.put_setting(WHITE, GLOBAL, Some(&text))).await?;
     Ok(Answer::ok())
 }
 
 pub(crate) async fn acl_config(request: &Request) -> Result<Answer, Refusal> {
-    let white = request.ask(|engine, _| engine.setting(WHITE, GLOBAL).map(str::to_owned)).await?;
+    let white = request.ask_first(|engine, _| engine.setting(WHITE, GLOBAL).map(str::to_owned)).await?;
     let white: Vec<String> = white.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect();
     let accounts: Vec<_> = users::all(request)
         .await?

@@ -38,11 +38,7 @@ pub(crate) async fn reset(request: &Request) -> Result<Answer, Refusal> {
 }
 
 fn row(request: &Request, topic: &TopicName, queue: QueueId) -> Queue {
-    Queue {
-        broker_name: request.context.config.broker.clone(),
-        queue_id: queue.0 as i32,
-        topic: topic.to_string(),
-    }
+    Queue { broker_name: request.context.name.clone(), queue_id: queue.0 as i32, topic: topic.to_string() }
 }
 
 async fn move_group(

@@ -21,11 +21,7 @@ use crate::{
 };
 
 fn queue(request: &Request, topic: &TopicName, id: QueueId) -> Queue {
-    Queue {
-        broker_name: request.context.config.broker.clone(),
-        queue_id: id.0 as i32,
-        topic: topic.to_string(),
-    }
+    Queue { broker_name: request.context.name.clone(), queue_id: id.0 as i32, topic: topic.to_string() }
 }
 
 /// When the message at `offset` became visible.

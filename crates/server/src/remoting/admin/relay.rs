@@ -92,7 +92,7 @@ pub(crate) async fn running_info(request: &Request) -> Result<Answer, Refusal> {
             pass_on(&peer, Command { fields: passed_on(request), ..command }).await
         }
         Consumer::Grpc(other) => {
-            let threads = match (request.truth("jstackEnable"), request.context.other_protocol.get()) {
+            let threads = match (request.truth("jstackEnable"), request.context.node.other_protocol.get()) {
                 (Some(true), Some(other_protocol)) => Some(other_protocol.thread_dump(client).await?),
                 _ => None,
             };
@@ -143,16 +143,17 @@ pub(crate) async fn consume_directly(request: &Request) -> Result<Answer, Refusa
             }
             let command = Command::question(code::CONSUME_MESSAGE_DIRECTLY);
             let command = Command { fields: passed_on(request), body: records.body, ..command }
-                .with_field("brokerName", &request.context.config.broker)
+                .with_field("brokerName", &request.context.name)
                 .with_field("topicSysFlag", 0)
                 .with_field("groupSysFlag", 0);
             pass_on(&peer, command).await
         }
         Consumer::Grpc(_) => {
-            let other_protocol = request.context.other_protocol.get();
+            let other_protocol = request.context.node.other_protocol.get();
             let other_protocol = other_protocol.ok_or_else(|| Refusal::from(NoReply::Timeout))?;
             let started = Instant::now();
-            let message = OtherMessage { topic, position: place.position, size: place.size };
+            let shard = request.context.number;
+            let message = OtherMessage { shard, topic, position: place.position, size: place.size };
             let tried = other_protocol.try_message(client, message).await?;
             Ok(Answer::json(&json!({
                 "order": false,

@@ -46,9 +46,9 @@ pub(crate) async fn runtime_info(request: &Request) -> Result<Answer, Refusal> {
     put("brokerActive", &true);
     put("brokerVersionDesc", &VERSION);
     put("brokerVersion", &redstart_wire::remoting::VERSION);
-    put("bootTimestamp", &context.started.0);
-    put("startAcceptSendRequestTimeStamp", &context.started.0);
-    put("runtime", &running(now.since(context.started)));
+    put("bootTimestamp", &context.node.started.0);
+    put("startAcceptSendRequestTimeStamp", &context.node.started.0);
+    put("runtime", &running(now.since(context.node.started)));
     put("putTps", &words(rates(&statistics.put)));
     put("getFoundTps", &words(got));
     put("getMissTps", &words(missed));
@@ -117,8 +117,8 @@ pub(crate) fn statistics(request: &Request) -> Result<Answer, Refusal> {
                 statistics.of_topic(&TopicName::new(key).ok()?, span, now)?
             }
             "GROUP_GET_NUMS" | "GROUP_GET_SIZE" => of_group(request, key, span, now)?,
-            "BROKER_PUT_NUMS" if key == request.context.config.cluster => statistics.put.over(span, now),
-            "BROKER_GET_NUMS" if key == request.context.config.cluster => statistics.got.over(span, now),
+            "BROKER_PUT_NUMS" if key == request.context.node.config.cluster => statistics.put.over(span, now),
+            "BROKER_GET_NUMS" if key == request.context.node.config.cluster => statistics.got.over(span, now),
             _ => return None,
         };
         let (sum, tps) = match name.ends_with("_SIZE") {

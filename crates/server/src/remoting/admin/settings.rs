@@ -2,7 +2,10 @@
 //! command line after a restart.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,6 +21,7 @@ use crate::{
         request::{Answer, Request},
     },
     shard::{Flush, Unavailable},
+    shards::ShardNumber,
 };
 
 const BROKER: &str = "broker";
@@ -134,9 +138,9 @@ fn unchangeable(namespace: &str, key: &str) -> String {
 
 impl Context {
     /// Applies the settings that were changed before the last stop.
-    pub(crate) async fn restore_settings(context: &std::sync::Arc<Context>) -> Result<(), Unavailable> {
-        let restored = context.clone();
-        let restore = context.shard.ask(move |engine, _| {
+    pub(in crate::remoting) async fn restore_settings(self: Arc<Self>) -> Result<(), Unavailable> {
+        let restored = self.clone();
+        let restore = self.shard.ask(move |engine, _| {
             for namespace in [BROKER, NAMES] {
                 for (key, value) in engine.settings(namespace) {
                     match Change::read(namespace, &key, &value) {
@@ -164,15 +168,19 @@ async fn change(request: &Request, namespace: &'static str) -> Result<Answer, Re
     let wanted = properties::read(&request.body)?;
     let read = |(key, value): (&String, &String)| Change::read(namespace, key, value);
     let changes = wanted.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let node = request.context.node.clone();
+    // Those of the name service are with the first broker.
+    let number = if namespace == NAMES { ShardNumber::FIRST } else { request.context.number };
+    let context = Context { node, number };
+    let shard = context.shard.clone();
     for (key, value) in wanted {
         tracing::info!(namespace, key, value, "an operator changed a setting");
-        request.change(move |engine, _| engine.put_setting(namespace, &key, Some(&value))).await?;
+        shard.change(move |engine, _| engine.put_setting(namespace, &key, Some(&value)))?.await??;
     }
-    let context = request.context.clone();
     let apply = move |engine: &mut Engine, _| {
         changes.into_iter().for_each(|change| change.apply(&context.settings, engine));
     };
-    request.ask(apply).await?;
+    shard.ask(apply)?.await?;
     Ok(Answer::ok())
 }
 
@@ -199,8 +207,8 @@ pub(crate) async fn broker_config(request: &Request) -> Result<Answer, Refusal> 
 pub(crate) fn names_config(request: &Request) -> Result<Answer, Refusal> {
     let context = &request.context;
     let shown = [
-        ("listenPort", context.names_at.to_string()),
-        (ORDER_MESSAGES, context.settings.order_messages().to_string()),
+        ("listenPort", context.node.names_at.to_string()),
+        (ORDER_MESSAGES, context.node.brokers[0].settings.order_messages().to_string()),
         ("enableAllTopicList", true.to_string()),
         ("returnOrderTopicConfigToBroker", true.to_string()),
     ];
@@ -208,7 +216,7 @@ pub(crate) fn names_config(request: &Request) -> Result<Answer, Refusal> {
 }
 
 fn shown(request: &Request, engine: &EngineConfig) -> Vec<(&'static str, String)> {
-    let (context, config) = (&request.context, &request.context.config);
+    let (context, config) = (&request.context, &request.context.node.config);
     let (limits, retention, transactions) = (&engine.limits, &engine.retention, &engine.transactions);
     let flush = match context.shard.flush() {
         Flush::Sync => "SYNC_FLUSH",
@@ -217,7 +225,7 @@ fn shown(request: &Request, engine: &EngineConfig) -> Vec<(&'static str, String)
     let levels: Vec<String> = config.delay_levels.iter().copied().map(level).collect();
     vec![
         ("brokerClusterName", config.cluster.clone()),
-        ("brokerName", config.broker.clone()),
+        ("brokerName", context.name.clone()),
         ("brokerId", 0.to_string()),
         ("brokerRole", "ASYNC_MASTER".to_owned()),
         ("brokerIP1", request.broker_address().ip().to_string()),

@@ -95,9 +95,17 @@ impl Wanted {
     }
 }
 
-pub(crate) async fn put_topic(request: &Request) -> Result<Answer, Refusal> {
-    let wanted = Wanted::of_fields(request)?;
+/// Creates or changes a topic on this broker. With `mqadmin -c` every broker is told so.
+async fn put(request: &Request, wanted: Wanted) -> Result<(), Refusal> {
+    let name = wanted.name.clone();
+    let placing = request.context.node.shards.place(&name, request.context.number, true).await?;
     request.change(move |engine, _| wanted.put(engine)).await?;
+    placing.done();
+    Ok(())
+}
+
+pub(crate) async fn put_topic(request: &Request) -> Result<Answer, Refusal> {
+    put(request, Wanted::of_fields(request)?).await?;
     Ok(Answer::ok())
 }
 
@@ -110,18 +118,21 @@ pub(crate) async fn put_topics(request: &Request) -> Result<Answer, Refusal> {
     let all = list.topic_config_list.into_iter().map(Wanted::of_entry);
     let all = all.collect::<Result<Vec<_>, _>>()?.into_iter();
     // Concurrently, so that they share a few flushes.
-    try_join_all(all.map(|wanted| request.change(move |engine, _| wanted.put(engine)))).await?;
+    try_join_all(all.map(|wanted| put(request, wanted))).await?;
     Ok(Answer::ok())
 }
 
 /// Deletes a topic with its messages and the progress in it. Deleting one that does not exist succeeds.
 pub(crate) async fn delete_topic(request: &Request) -> Result<Answer, Refusal> {
     let name = Wanted::name(request.required("topic")?)?;
-    let deleted = request.change(move |engine, _| match engine.delete_topic(&name) {
+    let placing = request.context.node.shards.place(&name, request.context.number, false).await?;
+    let removed = name.clone();
+    let deleted = request.change(move |engine, _| match engine.delete_topic(&removed) {
         Err(AdminError::UnknownTopic { .. }) => Ok(engine.barrier()),
         other => other,
     });
     deleted.await?;
+    placing.done();
     Ok(Answer::ok())
 }
 

@@ -150,7 +150,7 @@ pub(crate) async fn delete_user(request: &Request) -> Result<Answer, Refusal> {
 
 pub(crate) async fn get_user(request: &Request) -> Result<Answer, Refusal> {
     let name = request.required("username")?.to_owned();
-    let found = request.ask(move |engine, _| find(engine, &name)).await?;
+    let found = request.ask_first(move |engine, _| find(engine, &name)).await?;
     Ok(found.map_or_else(Answer::ok, |user| Answer::json(&shown(user))))
 }
 
@@ -167,7 +167,7 @@ fn shown(user: StoredUser) -> User {
 
 /// All users, as they are shown.
 pub(super) async fn all(request: &Request) -> Result<Vec<User>, Refusal> {
-    let all = request.ask(|engine, _| engine.settings(USERS)).await?;
+    let all = request.ask_first(|engine, _| engine.settings(USERS)).await?;
     Ok(all.values().filter_map(|text| StoredUser::read(text).ok()).map(shown).collect())
 }
 

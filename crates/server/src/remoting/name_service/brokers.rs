@@ -129,12 +129,12 @@ fn id(request: &Request) -> Result<Id, Refusal> {
 }
 
 pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
-    if !request.context.config.foreign_brokers {
+    if !request.context.node.config.foreign_brokers {
         let why = "brokers may not register with this name service; the setting foreign_brokers allows it";
         return Err(Refusal::new(code::NO_PERMISSION, why));
     }
     let id = id(request)?;
-    if id.name == request.context.config.broker {
+    if request.context.node.broker_named(&id.name).is_some() {
         return Err(Refusal::invalid(format!("the broker name {} is taken by this broker", id.name)));
     }
     let (cluster, address) = (request.required("clusterName")?, request.required("brokerAddr")?);
@@ -147,7 +147,7 @@ pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
         _ => request.json()?,
     };
     let wrapper = registration.topic_config_serialize_wrapper;
-    let names = &request.context.name_service;
+    let names = &request.context.node.name_service;
     let order = names.kv_config.all("ORDER_TOPIC_CONFIG");
     {
         let mut table = names.brokers.table();
@@ -196,13 +196,13 @@ pub(crate) async fn register(request: &Request) -> Result<Answer, Refusal> {
 
 pub(crate) fn unregister(request: &Request) -> Result<Answer, Refusal> {
     let id = id(request)?;
-    request.context.name_service.brokers.table().remove(&id);
+    request.context.node.name_service.brokers.table().remove(&id);
     Ok(Answer::ok())
 }
 
 pub(crate) fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
     let id = id(request)?;
-    if let Some(broker) = request.context.name_service.brokers.table().get_mut(&id) {
+    if let Some(broker) = request.context.node.name_service.brokers.table().get_mut(&id) {
         broker.seen = Instant::now();
     }
     Ok(Answer::ok())
@@ -211,7 +211,7 @@ pub(crate) fn heartbeat(request: &Request) -> Result<Answer, Refusal> {
 /// Whether a broker's topics have changed since its last registration.
 pub(crate) fn data_version(request: &Request) -> Result<Answer, Refusal> {
     let (id, version): (Id, DataVersion) = (id(request)?, request.json()?);
-    let mut table = request.context.name_service.brokers.table();
+    let mut table = request.context.node.name_service.brokers.table();
     let Some(broker) = table.get_mut(&id) else {
         return Ok(Answer::new(code::SUCCESS).with("changed", true));
     };

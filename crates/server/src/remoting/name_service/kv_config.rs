@@ -1,83 +1,134 @@
-//! Values that tools store with the name service, by namespace and key. One small file beside the log holds them and is
-//! replaced as a whole: there are few, they are seldom written, and they are no part of the broker's state.
+//! Values that tools store with the name service, by namespace and key. They are settings in the log of the first shard; what is in
+//! memory follows it.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
 
+use parking_lot::RwLock;
+use redstart_engine::SettingError;
 use redstart_wire::remoting::{body::KeyValues, code};
+use tokio::sync::Mutex;
 
 use crate::{
-    durable_file::{self, Readable},
+    durable_file,
     remoting::{
         refusal::Refusal,
         request::{Answer, Request},
     },
+    shard::{ChangeError, ShardHandle, Unavailable},
 };
 
+/// Where the first shard stores them, under namespace and key with a line feed between.
+const NAMESPACE: &str = "name-service";
+const BETWEEN: char = '\n';
+/// Where earlier releases kept them.
 const FILE: &str = "names.json";
-const BYTES_MAX: usize = 4 << 20;
 
 type Table = BTreeMap<String, BTreeMap<String, String>>;
 
+/// The values could not be read or taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum NamesError {
+    #[error("{FILE}: {0}")]
+    File(#[from] io::Error),
+    #[error("{FILE}: {0}")]
+    Content(#[from] serde_json::Error),
+    #[error("{FILE}: the value {key:?} of {namespace:?} cannot be stored: {source}")]
+    Stored { namespace: String, key: String, source: ChangeError<SettingError> },
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Clones share the values.
 #[derive(Debug, Clone)]
 pub(super) struct KvConfig {
-    path: PathBuf,
-    table: Arc<Mutex<Table>>,
+    shard: ShardHandle,
+    table: Arc<RwLock<Table>>,
+    /// One change at a time, so that memory follows the log in its order.
+    changing: Arc<Mutex<()>>,
 }
 
 impl KvConfig {
-    pub fn open(dir: &Path) -> io::Result<KvConfig> {
-        let path = dir.join(FILE);
-        let table = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{FILE}: {error}")))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Table::new(),
-            Err(error) => return Err(error),
-        };
-        Ok(KvConfig { path, table: Arc::new(Mutex::new(table)) })
-    }
-
-    pub fn get(&self, namespace: &str, key: &str) -> Option<String> {
-        self.table().get(namespace)?.get(key).cloned()
-    }
-
-    pub fn all(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
-        self.table().get(namespace).cloned()
-    }
-
-    /// Changes the table on disk and then in memory; the lock keeps changes in one order.
-    fn change(&self, change: impl FnOnce(&mut Table)) -> io::Result<()> {
-        let mut table = self.table();
-        let mut changed = table.clone();
-        change(&mut changed);
-        changed.retain(|_, values| !values.is_empty());
-        let bytes = serde_json::to_vec(&changed)?;
-        if bytes.len() > BYTES_MAX {
-            let why = format!("the values have {} bytes, the limit is {BYTES_MAX}", bytes.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    /// Reads the values from the log. Those that an earlier release left in `dir` are stored there first.
+    pub async fn open(first: &ShardHandle, dir: &Path) -> Result<KvConfig, NamesError> {
+        let stored = first.ask(|engine, _| engine.settings(NAMESPACE))?.await?;
+        let mut table = Table::new();
+        for (key, value) in stored {
+            let Some((namespace, key)) = key.split_once(BETWEEN) else { continue };
+            table.entry(namespace.to_owned()).or_default().insert(key.to_owned(), value);
         }
-        durable_file::replace(&self.path, &bytes, Readable::ByAll)?;
-        *table = changed;
+        let table = Arc::new(RwLock::new(table));
+        let values = KvConfig { shard: first.clone(), table, changing: Arc::default() };
+        values.take_over(&dir.join(FILE)).await?;
+        Ok(values)
+    }
+
+    /// Nothing is served yet: after a crash before the file is removed, the same values are stored again.
+    async fn take_over(&self, file: &Path) -> Result<(), NamesError> {
+        let bytes = match fs::read(file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let old: Table = serde_json::from_slice(&bytes)?;
+        for (namespace, values) in old {
+            for (key, value) in values {
+                let stored = self.clone().store(namespace.clone(), key.clone(), Some(value)).await;
+                let namespace = namespace.clone();
+                stored.map_err(|source| NamesError::Stored { namespace, key, source })?;
+            }
+        }
+        durable_file::remove(file)?;
+        tracing::info!(file = %file.display(), "the name service's values are in the log now");
         Ok(())
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn get(&self, namespace: &str, key: &str) -> Option<String> {
+        self.table.read().get(namespace)?.get(key).cloned()
+    }
+
+    pub fn all(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        self.table.read().get(namespace).cloned()
+    }
+
+    /// Stores a value, or removes it; then it is seen.
+    async fn store(
+        self,
+        namespace: String,
+        key: String,
+        value: Option<String>,
+    ) -> Result<(), ChangeError<SettingError>> {
+        let _changing = self.changing.lock().await;
+        let (name, put) = (format!("{namespace}{BETWEEN}{key}"), value.clone());
+        self.shard.change(move |engine, _| engine.put_setting(NAMESPACE, &name, put.as_deref()))?.await??;
+        let mut table = self.table.write();
+        match value {
+            Some(value) => {
+                table.entry(namespace).or_default().insert(key, value);
+            }
+            None => {
+                if let Some(values) = table.get_mut(&namespace) {
+                    values.remove(&key);
+                }
+                table.retain(|_, values| !values.is_empty());
+            }
+        }
+        Ok(())
     }
 }
 
 async fn change(
     request: &Request,
-    change: impl FnOnce(&mut Table) + Send + 'static,
+    namespace: String,
+    key: String,
+    value: Option<String>,
 ) -> Result<Answer, Refusal> {
-    let values = request.context.name_service.kv_config.clone();
-    let failed = |error: String| Refusal::new(code::SYSTEM_ERROR, format!("cannot keep the value: {error}"));
-    let changed = tokio::task::spawn_blocking(move || values.change(change)).await;
-    changed.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+    if namespace.contains(BETWEEN) {
+        return Err(Refusal::invalid("a namespace cannot hold a line feed"));
+    }
+    let values = request.context.node.name_service.kv_config.clone();
+    // In a task of its own: memory follows the log whatever becomes of the request.
+    let stored = tokio::spawn(values.store(namespace, key, value)).await;
+    stored.map_err(|_| Refusal::new(code::SYSTEM_ERROR, "the broker is stopping"))??;
     Ok(Answer::ok())
 }
 
@@ -92,26 +143,17 @@ pub(super) async fn put(
     key: String,
     value: String,
 ) -> Result<Answer, Refusal> {
-    change(request, move |table| {
-        table.entry(namespace).or_default().insert(key, value);
-    })
-    .await
+    change(request, namespace, key, Some(value)).await
 }
 
 pub(crate) async fn delete_value(request: &Request) -> Result<Answer, Refusal> {
     let field = |name| request.required(name).map(str::to_owned);
-    let (namespace, key) = (field("namespace")?, field("key")?);
-    change(request, move |table| {
-        if let Some(values) = table.get_mut(&namespace) {
-            values.remove(&key);
-        }
-    })
-    .await
+    change(request, field("namespace")?, field("key")?, None).await
 }
 
 pub(crate) async fn value(request: &Request) -> Result<Answer, Refusal> {
     let (namespace, key) = (request.required("namespace")?, request.required("key")?);
-    match request.context.name_service.kv_config.get(namespace, key) {
+    match request.context.node.name_service.kv_config.get(namespace, key) {
         Some(value) => Ok(Answer::ok().with("value", value)),
         None => Err(not_found(namespace)),
     }
@@ -119,7 +161,7 @@ pub(crate) async fn value(request: &Request) -> Result<Answer, Refusal> {
 
 pub(crate) async fn values(request: &Request) -> Result<Answer, Refusal> {
     let namespace = request.required("namespace")?;
-    match request.context.name_service.kv_config.all(namespace) {
+    match request.context.node.name_service.kv_config.all(namespace) {
         Some(table) => Ok(Answer::json(&KeyValues { table })),
         None => Err(not_found(namespace)),
     }
@@ -127,29 +169,4 @@ pub(crate) async fn values(request: &Request) -> Result<Answer, Refusal> {
 
 fn not_found(namespace: &str) -> Refusal {
     Refusal::new(code::QUERY_NOT_FOUND, format!("no config item, namespace {namespace}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_outlive_a_restart_and_a_damaged_file_is_reported() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let put = |values: &KvConfig, value: &str| {
-            let value = value.to_owned();
-            values.change(|table| {
-                table.entry("n".to_owned()).or_default().insert("k".to_owned(), value);
-            })
-        };
-        let values = KvConfig::open(dir.path()).unwrap();
-        put(&values, "v").unwrap();
-        assert!(put(&values, &"v".repeat(BYTES_MAX)).is_err());
-        let again = KvConfig::open(dir.path()).unwrap();
-        assert_eq!(again.get("n", "k").as_deref(), Some("v"));
-        again.change(|table| table.clear()).unwrap();
-        assert_eq!(KvConfig::open(dir.path()).unwrap().all("n"), None);
-        fs::write(dir.path().join(FILE), "{").unwrap();
-        assert!(KvConfig::open(dir.path()).is_err());
-    }
 }

@@ -6,9 +6,10 @@ mod permissions;
 mod routes;
 mod topics;
 
-use std::{io, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 pub(super) use brokers::{data_version, heartbeat, register, unregister};
+pub use kv_config::NamesError;
 pub(super) use kv_config::{delete_value, put_value, value, values};
 pub(super) use permissions::{
     add_write, broker_members, forget_topic, no_topics, register_topic, wipe_write,
@@ -20,7 +21,7 @@ use super::{
     refusal::Refusal,
     request::{Answer, Request},
 };
-use crate::drain::Drained;
+use crate::shard::ShardHandle;
 use brokers::Brokers;
 use kv_config::KvConfig;
 
@@ -29,16 +30,11 @@ use kv_config::KvConfig;
 pub(super) struct NameService {
     brokers: Brokers,
     kv_config: KvConfig,
-    drained: Drained,
 }
 
 impl NameService {
-    pub fn open(dir: &Path) -> io::Result<NameService> {
-        Ok(NameService {
-            brokers: Brokers::default(),
-            kv_config: KvConfig::open(dir)?,
-            drained: Drained::default(),
-        })
+    pub async fn open(first: &ShardHandle, dir: &Path) -> Result<NameService, NamesError> {
+        Ok(NameService { brokers: Brokers::default(), kv_config: KvConfig::open(first, dir).await? })
     }
 
     /// How a group consumes a topic: the mode, and how many clients share a queue.

@@ -15,14 +15,11 @@ pub(super) const WRITE: u8 = 2;
 /// Changes the write permission in a broker's routes; returns the number of its topics.
 async fn set(request: &Request, wiped: bool) -> Result<usize, Refusal> {
     let broker = request.required("brokerName")?;
-    let names = &request.context.name_service;
-    if broker == request.context.config.broker {
-        names.drained.set(wiped);
-        if let Some(other_protocol) = request.context.other_protocol.get() {
-            other_protocol.drain(wiped);
-        }
-        tracing::info!(wiped, "an operator changed the write permission of this broker");
-        return request.ask(|engine, _| engine.topic_names().len()).await;
+    let names = &request.context.node.name_service;
+    if let Some(own) = request.context.node.broker_named(broker) {
+        own.drained.set(&own.shard, wiped).await?;
+        tracing::info!(broker, wiped, "an operator changed the write permission of a broker");
+        return Ok(own.shard.ask(|engine, _| engine.topic_names().len())?.await?);
     }
     Ok(names.brokers.set_writable(broker, !wiped))
 }
@@ -37,7 +34,7 @@ pub(crate) async fn add_write(request: &Request) -> Result<Answer, Refusal> {
 
 /// Removes a topic of registered brokers from the routes. Topics of this broker stay as long as they exist.
 pub(crate) fn forget_topic(request: &Request) -> Result<Answer, Refusal> {
-    request.context.name_service.brokers.forget_topic(request.required("topic")?);
+    request.context.node.name_service.brokers.forget_topic(request.required("topic")?);
     Ok(Answer::ok())
 }
 
@@ -45,7 +42,7 @@ pub(crate) fn forget_topic(request: &Request) -> Result<Answer, Refusal> {
 pub(crate) fn register_topic(request: &Request) -> Result<Answer, Refusal> {
     let topic = request.required("topic")?;
     let route: TopicRoute = request.json()?;
-    request.context.name_service.brokers.add_topic(topic, &route.queue_datas);
+    request.context.node.name_service.brokers.add_topic(topic, &route.queue_datas);
     Ok(Answer::ok())
 }
 

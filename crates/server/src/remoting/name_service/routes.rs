@@ -7,8 +7,8 @@ use redstart_wire::remoting::body::{BrokerData, ClusterInfo, QueueData, TopicRou
 
 use super::permissions::WRITE;
 use crate::remoting::{
-    AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC,
-    auto_create::{TRACE_TOPIC, ensure_retry_topic, ensure_topic, system_topic},
+    AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, Broker,
+    auto_create::{TRACE_TOPIC, system_topic},
     refusal::Refusal,
     request::{Answer, Request},
 };
@@ -22,7 +22,7 @@ const ORDER_TOPICS: &str = "ORDER_TOPIC_CONFIG";
 /// The route of a topic: its queues, and the addresses of the brokers that have them.
 pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
     let topic = request.required("topic")?;
-    let names = &request.context.name_service;
+    let names = &request.context.node.name_service;
     let mut queue_datas = names.brokers.queues(topic);
     queue_datas.extend(own_queues(request, topic).await?);
     if queue_datas.is_empty() {
@@ -31,23 +31,31 @@ pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
     let has_queues =
         |broker: &BrokerData| queue_datas.iter().any(|queue| queue.broker_name == broker.broker_name);
     let broker_datas = brokers(request).into_iter().filter(has_queues).collect();
-    let ordered = request.context.settings.order_messages();
+    let ordered = request.context.node.brokers[0].settings.order_messages();
     let order_topic_conf = if ordered { names.kv_config.get(ORDER_TOPICS, topic) } else { None };
     Ok(Answer::json(&TopicRoute { order_topic_conf, queue_datas, broker_datas, ..TopicRoute::default() }))
 }
 
-/// The topic's queues on this broker.
-async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>, Refusal> {
-    let config = &request.context.config;
-    let taken = if request.context.name_service.drained.get() { WRITE } else { 0 };
+/// The topic's queues on the brokers of this process.
+async fn own_queues(request: &Request, topic: &str) -> Result<Vec<QueueData>, Refusal> {
+    let mut all = Vec::new();
+    for broker in &request.context.node.brokers {
+        all.extend(queues_of(request, broker, topic).await?);
+    }
+    Ok(all)
+}
+
+async fn queues_of(request: &Request, broker: &Broker, topic: &str) -> Result<Option<QueueData>, Refusal> {
+    let config = &request.context.node.config;
+    let taken = if broker.drained.get() { WRITE } else { 0 };
     let queues = |read, write, perm: u8| QueueData {
-        broker_name: config.broker.clone(),
+        broker_name: broker.name.clone(),
         read_queue_nums: read,
         write_queue_nums: write,
         perm: perm & !taken,
         topic_sys_flag: 0,
     };
-    if topic == AUTO_CREATE_TOPIC && request.context.settings.auto_create_topics() {
+    if topic == AUTO_CREATE_TOPIC && broker.settings.auto_create_topics() {
         return Ok(Some(queues(AUTO_CREATE_QUEUES, AUTO_CREATE_QUEUES, INHERIT)));
     }
     if topic == config.reply_topic() {
@@ -55,43 +63,41 @@ async fn own_queues(request: &Request, topic: &str) -> Result<Option<QueueData>,
     }
     let Ok(name) = TopicName::new(topic) else { return Ok(None) };
     // The retry topic of a group that exists is created on demand: clients ask for its route before the first send back.
-    if let Some(group) = topic.strip_prefix(RETRY_PREFIX).and_then(|group| GroupName::new(group).ok()) {
-        let known = {
-            let group = group.clone();
-            request.ask(move |engine, _| engine.group_id(&group).is_some()).await?
-        };
-        if known {
-            ensure_retry_topic(request, &group).await?;
-        }
+    let of_group = topic.strip_prefix(RETRY_PREFIX).and_then(|group| GroupName::new(group).ok());
+    let wanted = match of_group {
+        Some(group) => broker.shard.ask(move |engine, _| engine.group_id(&group).is_some())?.await?,
+        // Tools send to topics named like the cluster and the broker.
+        None => [TRACE_TOPIC, &broker.name, &config.cluster].contains(&topic),
+    };
+    if wanted {
+        let served = &request.context.node.shards.all()[usize::from(broker.number.0)];
+        request.context.node.shards.ensure_topic(served, &name, system_topic()).await?;
     }
-    // Tools send to topics named like the cluster and the broker.
-    if [TRACE_TOPIC, &config.broker, &config.cluster].contains(&topic) {
-        ensure_topic(request, name.clone(), system_topic()).await?;
-    }
-    let view = request.ask(move |engine, _| engine.topic(&name)).await?;
+    let view = broker.shard.ask(move |engine, _| engine.topic(&name))?.await?;
     Ok(view.map(|topic| {
         let config = &topic.config;
         queues(topic.queues.len() as u32, config.write_queues, config.permission.bits())
     }))
 }
 
-/// This broker and the brokers that have registered.
+/// The brokers of this process and those that have registered.
 pub(super) fn brokers(request: &Request) -> Vec<BrokerData> {
-    let config = &request.context.config;
-    let own = BrokerData {
-        cluster: config.cluster.clone(),
-        broker_name: config.broker.clone(),
-        broker_addrs: [("0".to_owned(), address(request, request.broker_address()))].into(),
+    let node = &request.context.node;
+    let own = node.brokers.iter().map(|broker| BrokerData {
+        cluster: node.config.cluster.clone(),
+        broker_name: broker.name.clone(),
+        broker_addrs: [("0".to_owned(), address(request, node.address_of(broker, request.peer.local)))]
+            .into(),
         enable_acting_master: false,
-    };
-    let mut all = request.context.name_service.brokers.all();
-    all.push(own);
+    });
+    let mut all = node.name_service.brokers.all();
+    all.extend(own);
     all
 }
 
 /// The advertised address, or else the one that the client dialled.
 fn address(request: &Request, dialled: SocketAddr) -> String {
-    match request.context.config.advertised_host() {
+    match request.context.node.config.advertised_host() {
         Some(host) => format!("{host}:{}", dialled.port()),
         None => dialled.to_string(),
     }

@@ -15,7 +15,7 @@ def setup():
 
 def run(server, files):
     """Creates the topics and groups of files, each with the languages that stand for {lang} in it."""
-    java(server, "Admin", server.address("namesrv_port"), server.address("broker_port"),
+    java(server, "Admin", server.address("namesrv_port"), ",".join(server.brokers()),
          *(word for file, languages in files.items() for word in (str(file), ",".join(languages))))
 
 

@@ -30,9 +30,11 @@ def prepare(folder, asks):
     secret_file = folder / "admin-secret"
     if asks:
         secret_file.write_text(auth.secret(auth.ADMIN) + "\n")
-    # The broker takes its port - 2 as well, as Apache does (the "VIP" or "fast" port).
-    first = net.free_block(5)
+    # The broker takes its port - 2 as well, as Apache does (the "VIP" or "fast" port). Every further shard is a broker, ten above.
+    count = int(os.environ.get("INTEROP_SHARDS", "1"))
+    first = net.free_block(5 + 10 * (count - 1))
     return {"namesrv_port": first, "broker_port": first + 3, "grpc_port": first + 4, "data": str(folder / "data"),
+            "broker_ports": [first + 3 + 10 * shard for shard in range(count)],
             "admin_secret_file": str(secret_file) if asks else None}
 
 
@@ -50,6 +52,8 @@ def launch_broker(state):
         "--transaction-check-after", "3", "--transaction-check-interval", "3",
         "--message-delay-levels", DELAY_LEVELS,
     ]
+    if len(state["broker_ports"]) > 1:
+        command += ["--shards", len(state["broker_ports"])]
     if state["admin_secret_file"]:
         command += ["--auth", "--admin-secret-file", state["admin_secret_file"]]
     if state["tls"]:

@@ -39,6 +39,10 @@ class Server:
     def address(self, port):
         return f"127.0.0.1:{self.state[port]}"
 
+    def brokers(self):
+        """The addresses of all brokers; the first is that of `broker_port`."""
+        return [f"127.0.0.1:{port}" for port in self.state.get("broker_ports", [self.state["broker_port"]])]
+
     def java_environment(self):
         """For the Java clients of Remoting, which use TLS when this property says so and then trust any certificate."""
         return {"JAVA_TOOL_OPTIONS": "-Dtls.enable=true"} if self.state["tls"] else {}

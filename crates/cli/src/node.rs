@@ -20,8 +20,6 @@ use crate::{
     shard_dirs, startup,
 };
 
-/// Shards of the process.
-pub const SHARDS: usize = 1;
 /// Capacity of a queue of transaction checks.
 pub const CHECKS_MAX: usize = 4096;
 /// Shards that are opened at the same time.
@@ -48,7 +46,7 @@ struct Plan {
 impl Node {
     /// Opens all shards. What they have in common, threads and budgets, they share.
     pub fn open(config: &Config, files: FileLimits) -> anyhow::Result<Node> {
-        let count = SHARDS;
+        let count = config.shards;
         let job_threads = JobThreads::start(count).context("cannot start a thread")?;
         let pending_bytes = PendingBytesBudget::new(config.pending_bytes_max);
         let mut plans = Vec::new();

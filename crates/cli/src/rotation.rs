@@ -40,6 +40,8 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let mut config = config::load(flags)?.config;
     // A key may go only when what was sealed with another one is durable.
     config.flush = FlushMode::Sync;
+    // The users are in the first one.
+    config.shards = 1;
     let file = key_file(&config)?;
     let keys = sealing_keys::read_file(&file)?;
     let keys =

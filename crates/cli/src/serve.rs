@@ -30,7 +30,7 @@ use crate::{
     banner::Banner,
     config::{self, AuditTarget, Config, Flags, Loaded, SETTINGS, Source},
     exposure, logging,
-    node::{CHECKS_MAX, Node, SHARDS},
+    node::{CHECKS_MAX, Node},
     pages::Pages,
     secrets, shard_dirs, startup,
     transport::Transports,
@@ -66,7 +66,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let is_early = config.http_tls != Mode::Off;
     let transports = if is_early { Transports::open(config)? } else { Transports::default() };
     let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
-    shard_dirs::check(&config.data_dir, SHARDS)?;
+    shard_dirs::check(&config.data_dir, config.shards)?;
     // Before anything is written: a port that is taken leaves the directory as it is.
     let ports = block_on(&runtime, async { reserve(config) })?;
     let node = Node::open(config, files)?;
@@ -90,7 +90,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 /// The ports of the Remoting front end.
 fn reserve(config: &Config) -> anyhow::Result<Ports> {
     let at = |port| SocketAddr::new(config.listen, port);
-    Ports::reserve(at(config.namesrv_port), at(config.broker_port), SHARDS)
+    Ports::reserve(at(config.namesrv_port), at(config.broker_port), config.shards)
         .map_err(|error| startup::remoting(&error, config))
 }
 
@@ -125,9 +125,9 @@ async fn serve(
     started: Instant,
 ) -> anyhow::Result<Node> {
     let at = |port| SocketAddr::new(config.listen, port);
-    let names = broker_names(&config.broker_name, SHARDS);
+    let names = broker_names(&config.broker_name, config.shards);
     let shards = Shards::open(names.into_iter().zip(node.handles())).await?;
-    shard_dirs::record(&config.data_dir, SHARDS)?;
+    shard_dirs::record(&config.data_dir, config.shards)?;
     let grpc_config = grpc::Config {
         listen: at(config.grpc_port),
         auto_create_groups: config.auto_create_groups,
@@ -165,7 +165,7 @@ async fn serve(
         tasks.spawn(remoting.route_checks(shard.number, checks, grpc_checks.clone()));
         if config.scrub_rate > 0 {
             // All shards are on one disk.
-            let rate = (config.scrub_rate / SHARDS as u64).max(1);
+            let rate = (config.scrub_rate / config.shards as u64).max(1);
             tasks.spawn(scrub::run(shard.handle.clone(), rate));
         }
     }
@@ -186,7 +186,7 @@ async fn serve(
     let grpc = tokio::spawn(grpc.serve(stopped));
     pages.serving(sources);
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
-    tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, shards = SHARDS, millis, "ready");
+    tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, shards = config.shards, millis, "ready");
     let (grpc_tls, http_tls, data) = (config.grpc_tls, config.http_tls, &config.data_dir);
     Banner { grpc: grpc_at, grpc_tls, namesrv, brokers: &brokers, http, http_tls, data }.print();
     let why = signals.wait(&node).await;

@@ -3,13 +3,15 @@ import java.nio.file.Path;
 import java.util.List;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
-/** Creates every topic and group of each file: Admin NAMESRV BROKER [FILE LANG,LANG...]... */
+/** Creates every topic and group of each file on every broker: Admin NAMESRV BROKER,BROKER... [FILE LANG,LANG...]... */
 public final class Admin {
     public static void main(String[] arguments) throws Exception {
         DefaultMQAdminExt admin = Operator.start(arguments[0]);
         try {
             for (int i = 2; i + 1 < arguments.length; i += 2) {
-                createAll(admin, arguments[1], Path.of(arguments[i]), List.of(arguments[i + 1].split(",")));
+                for (String broker : arguments[1].split(",")) {
+                    createAll(admin, broker, Path.of(arguments[i]), List.of(arguments[i + 1].split(",")));
+                }
             }
         } finally {
             admin.shutdown();

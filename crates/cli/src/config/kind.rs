@@ -57,6 +57,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const NAME_BYTES_MAX: usize = 100;
 const LEVELS_MAX: usize = 64;
+const SHARDS_MAX: usize = 64;
 
 pub const PATH: Kind<PathBuf> = Kind {
     accepted: "a path",
@@ -110,6 +111,12 @@ pub const PORT: Kind<u16> = Kind {
     accepted: "a port from 0 to 65535, 0 for any that is free",
     notation: Notation::Number,
     read: |text| text.parse().ok(),
+};
+
+pub const SHARDS: Kind<usize> = Kind {
+    accepted: "a number from 1 to 64",
+    notation: Notation::Number,
+    read: |text| text.parse().ok().filter(|count| (1..=SHARDS_MAX).contains(count)),
 };
 
 pub const HOST: Kind<Option<String>> = Kind {

@@ -15,7 +15,7 @@ mod values;
 
 use std::path::PathBuf;
 
-use redstart_server::tls::Mode;
+use redstart_server::{remoting, tls::Mode};
 
 pub use environment::{ADMIN_SECRET_VARIABLE, SECRETS_KEY_VARIABLE};
 pub use error::Error;
@@ -64,6 +64,30 @@ fn check_together(config: &Config) -> Result<(), Error> {
             "`disk_clean_percent` is {} and `disk_refuse_percent` is {}: messages would be refused before any is deleted",
             config.disk_clean_percent, config.disk_refuse_percent
         )));
+    }
+    let step = remoting::PORT_STEP;
+    let last = usize::from(config.broker_port) + (config.shards - 1) * usize::from(step);
+    if last > usize::from(u16::MAX) {
+        return Err(Error::Together(format!(
+            "`broker_port` is {} and `shards` is {}: the last shard's port would be {last}",
+            config.broker_port, config.shards
+        )));
+    }
+    if config.broker_port != 0 {
+        let others = [
+            ("namesrv_port", config.namesrv_port),
+            ("grpc_port", config.grpc_port),
+            ("http_port", config.http_port),
+        ];
+        let of_shard = |port: u16| {
+            let distance = port.checked_sub(config.broker_port).filter(|distance| *distance > 0);
+            distance.is_some_and(|distance| distance % step == 0 && usize::from(port) <= last)
+        };
+        if let Some((key, port)) = others.iter().find(|(_, port)| of_shard(*port)) {
+            return Err(Error::Together(format!(
+                "`{key}` is {port}, which is the broker port of a shard: use another port"
+            )));
+        }
     }
     let ports = [
         ("namesrv_port", config.namesrv_port),

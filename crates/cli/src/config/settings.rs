@@ -94,7 +94,8 @@ settings! {
     listen: IpAddr = "127.0.0.1", kind::ADDRESS, "bindAddress" as Same;
     /// Port of the name service (Remoting), for 4.x clients and mqadmin.
     namesrv_port: u16 = "9876", kind::PORT;
-    /// Port of the broker (Remoting); clients older than 4.5.1 also use the port two below it.
+    /// Port of the broker (Remoting); clients older than 4.5.1 also use the port two below it. With several shards each is a broker,
+    /// with its port ten above the one before.
     broker_port: u16 = "10911", kind::PORT, "listenPort" as Same;
     /// Port for 5.x clients (gRPC).
     grpc_port: u16 = "8081", kind::PORT, "grpcServerPort" as Same;
@@ -104,8 +105,12 @@ settings! {
     advertise: Option<String> = "", kind::HOST, "brokerIP1" as Same;
     /// Name of the cluster.
     cluster_name: String = "DefaultCluster", kind::NAME, "brokerClusterName" as Same;
-    /// Name of the broker in its cluster.
+    /// Name of the broker in its cluster. With several shards it is the name of the first; those of the others follow from it
+    /// (`broker-b`, ...).
     broker_name: String = "broker-a", kind::NAME, "brokerName" as Same;
+    /// Shards: logs with owners of their own, which 4.x clients see as so many brokers. More use more cores. The number can grow at a
+    /// restart, and never shrink.
+    shards: usize = "1", kind::SHARDS;
     /// Certificate chain (PEM) for TLS; without it, a self-signed certificate is created in the data directory.
     tls_cert: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsCertPath" as Same;
     /// Private key (PEM) of `tls_cert`.

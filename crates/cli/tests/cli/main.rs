@@ -15,6 +15,7 @@ mod pages;
 mod remoting_stop;
 mod secrets;
 mod serve;
+mod shards;
 mod startup;
 #[path = "../support/mod.rs"]
 mod support;

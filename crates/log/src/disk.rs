@@ -11,8 +11,8 @@ mod spare;
 use std::{io, sync::Arc};
 
 use crate::{
-    Appended, Checkpoints, Error, Flusher, Index, IndexWriter, Log, Options, Position, Reader, Recovery,
-    Scrubber, SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
+    Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Options, Position, Reader,
+    Recovery, Scrubber, SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
     error::io_error,
     frame::{self, Place, Stamp},
     manifest::Durable,
@@ -102,6 +102,52 @@ impl DiskLog {
         }
         self.start_segment()?;
         self.reserve(HEADER_BYTES + stored + TRAILER_BYTES)
+    }
+
+    /// Makes room for a frame at the position that it has in another replica: behind the last frame, or in the next segment.
+    fn make_room_at(&mut self, frame: &Frame) -> Result<(), Error> {
+        let at = frame.position.0.checked_sub(frame::HEADER_BYTES as u64);
+        let end = self.active.segment.end();
+        if at == Some(end + TRAILER_BYTES + HEADER_BYTES) && !self.active.segment.is_empty() {
+            self.start_segment()?;
+        }
+        let active = &self.active.segment;
+        if at != Some(active.end()) || frame.index.0 != self.appended + 1 {
+            let (index, position) = (frame.index, frame.position);
+            return Err(Error::Misplaced { index, position, end: Position(end) });
+        }
+        let used = active.end() - active.base();
+        self.reserve(used + frame::stored_bytes(frame.payload.len()) + TRAILER_BYTES)
+    }
+
+    /// Writes a frame at the end of the active segment, where there is room for it; returns where it begins.
+    fn write_frame(&mut self, stamp: Stamp, payload: &[u8]) -> Result<u64, Error> {
+        let segment = Arc::clone(&self.active.segment);
+        let stored = frame::stored_bytes(payload.len());
+        let position = segment.end();
+        let offset = position - segment.base();
+        self.buffer.clear();
+        frame::encode(&mut self.buffer, stamp, payload, Place { salt: segment.header.salt, position });
+        let written = self.active.file.write_at(offset, &self.buffer);
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        written.map_err(|err| self.undo_write(offset, err))?;
+
+        self.fill_ahead(offset + stored, stored);
+
+        let end = position + stored;
+        self.appended = stamp.index;
+        segment.advance(End {
+            position: end,
+            last: stamp.index,
+            last_timestamp_ms: stamp.timestamp_ms,
+            last_term: stamp.term,
+        });
+        let mut tail = hold(&self.shared.tail);
+        tail.appended = stamp.index;
+        tail.end = end;
+        Ok(position)
     }
 
     /// Writes zeros where the next frames will be. Where room was only reserved, every sync makes the file system note
@@ -317,40 +363,32 @@ impl Log for DiskLog {
         if payload.len() > limit {
             return Err(Error::FrameTooLarge { size: payload.len(), limit });
         }
-        let stored = frame::stored_bytes(payload.len());
-        self.make_room(stored)?;
-        let segment = Arc::clone(&self.active.segment);
-        let position = segment.end();
-        let offset = position - segment.base();
-
-        let index = self.appended + 1;
-        let stamp = Stamp { term: self.term, index, timestamp_ms, durable: self.shared.durable() };
-        self.buffer.clear();
-        frame::encode(&mut self.buffer, stamp, payload, Place { salt: segment.header.salt, position });
-        let written = self.active.file.write_at(offset, &self.buffer);
-        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
-            self.buffer = Vec::new();
-        }
-        written.map_err(|err| self.undo_write(offset, err))?;
-
-        self.fill_ahead(offset + stored, stored);
-
-        let end = position + stored;
-        self.appended = index;
-        segment.advance(End {
-            position: end,
-            last: index,
-            last_timestamp_ms: timestamp_ms,
-            last_term: self.term,
-        });
-        let mut tail = hold(&self.shared.tail);
-        tail.appended = index;
-        tail.end = end;
+        self.make_room(frame::stored_bytes(payload.len()))?;
+        let stamp =
+            Stamp { term: self.term, index: self.appended + 1, timestamp_ms, durable: self.shared.durable() };
+        let position = self.write_frame(stamp, payload)?;
         Ok(Appended {
-            index: Index(index),
+            index: Index(stamp.index),
             payload: Position(position + frame::HEADER_BYTES as u64),
-            segment: SegmentId(segment.base()),
+            segment: SegmentId(self.active.segment.base()),
         })
+    }
+
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
+        self.shared.refuse_if_poisoned()?;
+        let limit = u32::MAX as usize - frame::HEADER_BYTES;
+        if frame.payload.len() > limit {
+            return Err(Error::FrameTooLarge { size: frame.payload.len(), limit });
+        }
+        self.make_room_at(frame)?;
+        let stamp = Stamp {
+            term: frame.term,
+            index: frame.index.0,
+            timestamp_ms: frame.timestamp_ms,
+            durable: self.shared.durable(),
+        };
+        self.write_frame(stamp, &frame.payload)?;
+        Ok(())
     }
 
     fn appended(&self) -> Index {
@@ -368,6 +406,10 @@ impl Log for DiskLog {
 
     fn set_term(&mut self, term: u64) {
         self.term = term;
+    }
+
+    fn previous_term(&self) -> u64 {
+        self.shared.segments.read().values().next().map_or(0, |oldest| oldest.header.previous_term)
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

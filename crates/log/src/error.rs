@@ -17,6 +17,12 @@ pub enum Error {
     NotOldest(SegmentId),
     #[error("cannot truncate to frame {last}: the log holds frames {first} to {end}")]
     TruncateOutOfRange { last: Index, first: Index, end: Index },
+    #[error(
+        "frame {index} of another replica begins at {position}, where this log, which ends at {end}, has no place for it"
+    )]
+    Misplaced { index: Index, position: Position, end: Position },
+    #[error("this node does not lead the replicated log")]
+    NotLeading,
     #[error("{file}: corrupt at byte {offset} (log position {position}): {what}")]
     Corrupt { file: String, offset: u64, position: Position, what: &'static str },
     #[error(

@@ -49,12 +49,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// The log as its single owner sees it. Providers: memory, local disk (later: replicated).
+/// Bytes of a frame before its payload.
+pub const FRAME_HEADER_BYTES: u64 = frame::HEADER_BYTES as u64;
+
+/// The log as its single owner sees it. Providers: memory, local disk, and the replicated one over either.
 pub trait Log: Send {
     /// Writes one frame at the tail. Readable at once, durable only when [`Log::committed`] reaches its index.
     ///
     /// A refusal (no space, payload over the limit, poisoned) leaves the log exactly as it was.
     fn append(&mut self, timestamp_ms: u64, payload: &[u8]) -> Result<Appended, Error>;
+
+    /// Writes a frame of another replica of this log, with its term, index and timestamp, at the position that it has there.
+    /// Begins a segment where that replica has begun one, whatever the options say. A refusal leaves the frames as they were.
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error>;
 
     /// Index of the last frame appended.
     fn appended(&self) -> Index;
@@ -67,6 +74,9 @@ pub trait Log: Send {
 
     /// Sets it, when another term of leadership begins.
     fn set_term(&mut self, term: u64);
+
+    /// The term of the frame before the oldest one; 0 before the first.
+    fn previous_term(&self) -> u64;
 
     /// The handle that makes appended frames durable; may be used from another thread.
     fn flusher(&self) -> Arc<dyn Flusher>;

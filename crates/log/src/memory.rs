@@ -166,6 +166,27 @@ impl State {
         self.segments.last_key_value().map_or(0, |(base, _)| *base)
     }
 
+    fn end(&self) -> u64 {
+        self.segments.last_key_value().map_or(0, |(_, active)| active.end())
+    }
+
+    /// Writes a frame at the end; returns its segment and where it begins.
+    fn write_frame(&mut self, stamp: Stamp, payload: &[u8]) -> (u64, u64) {
+        self.appended = stamp.index;
+        let mut active =
+            self.segments.last_entry().expect("a log has an active segment from its creation on");
+        let active = active.get_mut();
+        let position = active.end();
+        active.bytes.extend(&frame::encode_header(stamp, payload, Place { salt: 0, position }));
+        active.bytes.extend(payload);
+        let padding = frame::stored_bytes(payload.len()) as usize - frame::HEADER_BYTES - payload.len();
+        active.bytes.extend(&[0; frame::ALIGNMENT as usize][..padding]);
+        active.last = stamp.index;
+        active.last_timestamp_ms = stamp.timestamp_ms;
+        active.last_term = stamp.term;
+        (active.base, position)
+    }
+
     fn roll(&mut self) {
         if let Some((_, active)) = self.segments.last_key_value() {
             let new = Segment::new(active.end() + TRAILER_BYTES, self.appended + 1, active.last_term);
@@ -200,23 +221,28 @@ impl Log for MemoryLog {
         }
         let index = state.appended + 1;
         let stamp = Stamp { term: self.term, index, timestamp_ms, durable: 0 };
-        state.appended = index;
-        let mut active =
-            state.segments.last_entry().expect("a log has an active segment from its creation on");
-        let active = active.get_mut();
-        let position = active.end();
-        active.bytes.extend(&frame::encode_header(stamp, payload, Place { salt: 0, position }));
-        active.bytes.extend(payload);
-        let padding = stored as usize - frame::HEADER_BYTES - payload.len();
-        active.bytes.extend(&[0; frame::ALIGNMENT as usize][..padding]);
-        active.last = index;
-        active.last_timestamp_ms = timestamp_ms;
-        active.last_term = self.term;
+        let (segment, position) = state.write_frame(stamp, payload);
         Ok(Appended {
             index: Index(index),
             payload: Position(position + frame::HEADER_BYTES as u64),
-            segment: SegmentId(active.base),
+            segment: SegmentId(segment),
         })
+    }
+
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
+        let mut state = self.shared.write();
+        let at = frame.position.0.checked_sub(frame::HEADER_BYTES as u64);
+        let end = state.end();
+        if at == Some(end + TRAILER_BYTES + HEADER_BYTES) && end > state.active_base() + HEADER_BYTES {
+            state.roll();
+        }
+        if at != Some(state.end()) || frame.index.0 != state.appended + 1 {
+            let (index, position) = (frame.index, frame.position);
+            return Err(Error::Misplaced { index, position, end: Position(end) });
+        }
+        let (index, timestamp_ms) = (frame.index.0, frame.timestamp_ms);
+        state.write_frame(Stamp { term: frame.term, index, timestamp_ms, durable: 0 }, &frame.payload);
+        Ok(())
     }
 
     fn appended(&self) -> Index {
@@ -233,6 +259,10 @@ impl Log for MemoryLog {
 
     fn set_term(&mut self, term: u64) {
         self.term = term;
+    }
+
+    fn previous_term(&self) -> u64 {
+        self.shared.read().segments.values().next().map_or(0, |oldest| oldest.previous_term)
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

@@ -8,7 +8,7 @@ use std::{any::Any, sync::Arc};
 
 use redstart_log::{DiskLog, FsStorage, Log, MemoryLog, Options, Storage, sim::SimStorage};
 
-use suite::{SEGMENT_BYTES, suite};
+use suite::{SEGMENT_BYTES, local_suite, suite};
 
 /// A log, and whatever must outlive it.
 struct Made {
@@ -40,3 +40,6 @@ fn simulated() -> Made {
 suite!(memory_log, crate::memory);
 suite!(disk_log_on_files, crate::file_system);
 suite!(disk_log_on_simulated_disk, crate::simulated);
+local_suite!(memory_log_alone, crate::memory);
+local_suite!(disk_log_on_files_alone, crate::file_system);
+local_suite!(disk_log_on_simulated_disk_alone, crate::simulated);

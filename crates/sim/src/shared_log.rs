@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redstart_log::{
-    Appended, Checkpoints, Error, Flusher, Index, IndexWriter, Log, Reader, Scrubber, SegmentId, SegmentInfo,
-    Spare, SpareMaker, Usage,
+    Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Reader, Scrubber, SegmentId,
+    SegmentInfo, Spare, SpareMaker, Usage,
 };
 
 /// A log that an engine has, and that grows or is cut off without it.
@@ -32,6 +32,10 @@ impl<L: Log> Log for SharedLog<L> {
         self.lock().append(timestamp_ms, payload)
     }
 
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
+        self.lock().copy(frame)
+    }
+
     fn appended(&self) -> Index {
         self.lock().appended()
     }
@@ -46,6 +50,10 @@ impl<L: Log> Log for SharedLog<L> {
 
     fn set_term(&mut self, term: u64) {
         self.lock().set_term(term);
+    }
+
+    fn previous_term(&self) -> u64 {
+        self.lock().previous_term()
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

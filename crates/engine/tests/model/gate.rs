@@ -37,6 +37,9 @@ impl Log for Gate {
         }
         self.log.append(timestamp_ms, payload)
     }
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
+        self.log.copy(frame)
+    }
     fn appended(&self) -> Index {
         self.log.appended()
     }
@@ -48,6 +51,9 @@ impl Log for Gate {
     }
     fn set_term(&mut self, term: u64) {
         self.log.set_term(term);
+    }
+    fn previous_term(&self) -> u64 {
+        self.log.previous_term()
     }
     fn flusher(&self) -> Arc<dyn Flusher> {
         self.log.flusher()

@@ -102,6 +102,10 @@ impl Log for FaultyLog {
         self.inner.append(timestamp_ms, payload)
     }
 
+    fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
+        self.inner.copy(frame)
+    }
+
     fn appended(&self) -> Index {
         self.inner.appended()
     }
@@ -116,6 +120,10 @@ impl Log for FaultyLog {
 
     fn set_term(&mut self, term: u64) {
         self.inner.set_term(term);
+    }
+
+    fn previous_term(&self) -> u64 {
+        self.inner.previous_term()
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

@@ -10,6 +10,9 @@
 //! | crc | u32 | CRC-32C of everything after this field |
 //! | kind | u8 | below 64 a decision, from 64 on a fact |
 //! | body | | by kind |
+//!
+//! A replicated log puts frames of its own between those of the engine: one without records when a node begins to lead, and
+//! one with a record of the kind [`REPLICATION`] when the members change. They change no state here.
 
 mod decision;
 mod fact;
@@ -35,6 +38,8 @@ use crate::{
 
 const HEADER_LEN: usize = 9;
 const FIRST_FACT_KIND: u8 = 64;
+/// Made and read by the replicated log; skipped here.
+const REPLICATION: u8 = 63;
 
 /// Appends one record to `out`; returns where it begins and how long it is.
 pub(crate) fn put_record(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> (usize, u32) {
@@ -71,6 +76,9 @@ pub(crate) fn decode_payload(
 ) -> impl Iterator<Item = Result<Located, Malformed>> {
     let mut at = 0;
     std::iter::from_fn(move || {
+        while let Some((REPLICATION, _, len)) = payload.get(at..).and_then(|rest| split(rest).ok()) {
+            at += len as usize;
+        }
         let rest = payload.get(at..)?;
         if rest.is_empty() {
             return None;

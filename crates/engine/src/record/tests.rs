@@ -271,6 +271,19 @@ fn shown(payload: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn records_of_the_replicated_log_are_skipped() {
+    let mut payload = Vec::new();
+    put_record(&mut payload, REPLICATION, |out| out.extend_from_slice(b"members"));
+    assert!(shown(&payload).is_empty());
+    let (at, _) = Decision::TopicDelete { id: TopicId(1) }.put(&mut payload);
+    put_record(&mut payload, REPLICATION, |_| {});
+    let found: Vec<_> = decode_payload(&payload, Position(0)).map(|found| found.unwrap().at).collect();
+    assert_eq!(found, [at]);
+    payload.truncate(payload.len() - 1);
+    assert_eq!(decode_payload(&payload, Position(0)).filter(Result::is_err).count(), 1);
+}
+
+#[test]
 fn records_are_dense_by_where_they_are_not_by_their_order() {
     let places = |step: u64| (0..MANY as u64).map(|n| (Position(n * step), 100)).collect::<Vec<_>>();
     let near = places(SPREAD_MAX);

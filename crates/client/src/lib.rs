@@ -48,6 +48,8 @@ mod queue;
 #[cfg(feature = "messaging")]
 mod random;
 #[cfg(feature = "messaging")]
+mod reader;
+#[cfg(feature = "messaging")]
 mod received;
 #[cfg(feature = "messaging")]
 mod route;
@@ -73,5 +75,6 @@ pub use {
         ChooseQueue, FaultPolicy, Producer, ProducerBuilder, ProducerCounters, Selector, SendStatus, Sent,
     },
     queue::Queue,
+    reader::*,
     received::{DeadLetterOrigin, Received},
 };

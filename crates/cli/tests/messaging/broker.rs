@@ -20,6 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const BOTH: [Protocol; 2] = [Protocol::Remoting, Protocol::Grpc];
 /// Another process may take a port after it is found free and before it is used.
 const STARTS_MAX: usize = 10;
+const RESTARTS_MAX: usize = 100;
 
 pub struct Broker {
     child: Child,
@@ -42,7 +43,14 @@ impl Broker {
     pub async fn restart(self) -> Broker {
         let (data, ports) = (self.data.clone(), self.ports);
         drop(self);
-        Broker::try_start(&data, ports).expect("it starts again")
+        // A connection of another process may have one of the ports for a while.
+        for _ in 0..RESTARTS_MAX {
+            if let Some(broker) = Broker::try_start(&data, ports) {
+                return broker;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("it does not start again");
     }
 
     fn try_start(data: &Arc<TempDir>, ports: [u16; 3]) -> Option<Broker> {

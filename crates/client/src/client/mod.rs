@@ -4,6 +4,9 @@ mod builder;
 mod routes;
 
 use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -20,12 +23,19 @@ use tokio::{
 };
 
 use crate::{
-    BuildError, CallError, ProducerBuilder, ReceiverBuilder, RouteError, ShutdownReport, WorkerBuilder,
-    consumer::Core,
+    BroadcastBuilder, BuildError, CallError, ProducerBuilder, Queue, QueueReaderBuilder, ReceiverBuilder,
+    RouteError, ShutdownReport, WorkerBuilder,
     producer::Core as ProducerCore,
     route::Route,
     transport::{Net, Role, Session},
 };
+
+pub(crate) type PartFuture = Pin<Box<dyn Future<Output = ShutdownReport> + Send>>;
+
+/// A consumer, as far as the client's own shutdown is concerned.
+pub(crate) trait Part: fmt::Debug + Send + Sync {
+    fn shut_down(self: Arc<Self>, deadline: Instant) -> PartFuture;
+}
 
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -57,7 +67,7 @@ pub(crate) struct Inner {
     changed: Notify,
     upkeep: Mutex<Option<AbortHandle>>,
     shut_down: AtomicBool,
-    consumers: Mutex<Vec<Weak<Core>>>,
+    consumers: Mutex<Vec<Weak<dyn Part>>>,
     producers: Mutex<Vec<Weak<ProducerCore>>>,
     /// Tasks of consumers that were shut down, until their last polls are over.
     leaving: Mutex<Vec<JoinSet<()>>>,
@@ -116,13 +126,29 @@ impl Client {
         WorkerBuilder::new(self, group.into())
     }
 
+    /// A reader of single queues, whose progress is the group's.
+    pub fn queue_reader(&self, group: impl Into<String>) -> QueueReaderBuilder {
+        QueueReaderBuilder::new(self, group.into())
+    }
+
+    /// A consumer that gets every message. The instance's name must stay the same over restarts, and differ from those of others.
+    pub fn broadcast(&self, name: impl Into<String>, instance: impl Into<String>) -> BroadcastBuilder {
+        BroadcastBuilder::new(self, name.into(), instance.into())
+    }
+
+    /// The queues of a topic that can be read from.
+    pub async fn queues(&self, topic: &str) -> Result<Vec<Queue>, RouteError> {
+        let route = self.route(topic).await?;
+        Ok(route.readable.iter().map(|place| place.queue.clone()).collect())
+    }
+
     /// Shuts down every producer and consumer of this client, each as its own `shutdown` does it, within one time.
     pub async fn shutdown(&self, within: Duration) -> ShutdownReport {
         let deadline = Instant::now() + within;
         self.inner.shut_down.store(true, Ordering::Release);
         let mut report = ShutdownReport::default();
         for consumer in living(&self.inner.consumers) {
-            report += consumer.shutdown(deadline).await;
+            report += consumer.shut_down(deadline).await;
         }
         for producer in living(&self.inner.producers) {
             report += producer.shutdown(deadline).await;
@@ -147,8 +173,9 @@ impl Client {
         Ok(session)
     }
 
-    pub(crate) fn adopt_consumer(&self, consumer: &Arc<Core>) {
-        adopt(&self.inner.consumers, consumer);
+    pub(crate) fn adopt_consumer<P: Part + 'static>(&self, consumer: &Arc<P>) {
+        let consumer: Arc<dyn Part> = consumer.clone();
+        adopt(&self.inner.consumers, &consumer);
     }
 
     pub(crate) fn adopt_tasks(&self, tasks: JoinSet<()>) {
@@ -191,13 +218,13 @@ impl Client {
     }
 }
 
-fn adopt<T>(all: &Mutex<Vec<Weak<T>>>, one: &Arc<T>) {
+fn adopt<T: ?Sized>(all: &Mutex<Vec<Weak<T>>>, one: &Arc<T>) {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|known| known.strong_count() > 0);
     all.push(Arc::downgrade(one));
 }
 
-fn living<T>(all: &Mutex<Vec<Weak<T>>>) -> Vec<Arc<T>> {
+fn living<T: ?Sized>(all: &Mutex<Vec<Weak<T>>>) -> Vec<Arc<T>> {
     let all = all.lock().unwrap_or_else(PoisonError::into_inner);
     all.iter().filter_map(Weak::upgrade).collect()
 }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Backoff, CallError, Client, Filter,
+    client::{Part, PartFuture},
     transport::{Fetched, Receipt, Session},
 };
 
@@ -513,6 +514,12 @@ impl Core {
             }
         };
         let _ = tokio::time::timeout_at(deadline, all).await;
+    }
+}
+
+impl Part for Core {
+    fn shut_down(self: Arc<Core>, deadline: Instant) -> PartFuture {
+        Box::pin(async move { Core::shutdown(&self, deadline).await })
     }
 }
 

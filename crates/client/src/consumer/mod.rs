@@ -12,7 +12,6 @@ mod worker;
 
 use std::ops::AddAssign;
 
-pub(crate) use self::core::Core;
 pub use self::{
     batch::{Batch, BatchPolicy},
     delivery::{Delivery, Settle},
@@ -21,6 +20,7 @@ pub use self::{
     retry::RetryPolicy,
     worker::{Job, Outcome, Worker, WorkerBuilder},
 };
+pub(crate) use self::{schedule::Schedule, source::check_topics, worker::guarded};
 use crate::CallError;
 
 /// What a shutdown left behind.

@@ -7,7 +7,11 @@ use super::{
     core::{Appetite, Core, Settings},
     source::{check_topics, fetch_all},
 };
-use crate::{BuildError, Client, Filter, message::is_topic_name, transport::Role};
+use crate::{
+    BuildError, Client, Filter,
+    message::is_topic_name,
+    transport::{Consuming, Role},
+};
 
 const INVISIBLE: Duration = Duration::from_secs(60);
 const INVISIBLE_MIN: Duration = Duration::from_secs(1);
@@ -75,12 +79,12 @@ impl Consumption {
     }
 
     /// The core with its tasks; fetching has begun.
-    pub async fn start(self, pushed: bool) -> Result<(Arc<Core>, JoinSet<()>), BuildError> {
+    pub async fn start(self, consuming: Consuming) -> Result<(Arc<Core>, JoinSet<()>), BuildError> {
         check_topics(&self.client, &self.settings.subscriptions).await?;
         let role = Role::Consumer {
             group: self.settings.group.clone(),
             subscriptions: self.settings.subscriptions.clone(),
-            pushed,
+            consuming,
         };
         let session = self.client.session(role).await?;
         let (core, mut tasks) = Core::start(self.client, session, self.settings);
@@ -172,7 +176,7 @@ impl ReceiverBuilder {
     /// Builds the receiver. Every fault of the settings is named at once.
     pub async fn build(self) -> Result<Receiver, BuildError> {
         BuildError::check(self.consumption.faults())?;
-        let (core, tasks) = self.consumption.start(false).await?;
+        let (core, tasks) = self.consumption.start(Consuming::Asked).await?;
         Ok(Receiver { core, tasks })
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 /// Deliveries that wait. A key that is out (its delivery is being processed) holds back all later deliveries of that key.
 #[derive(Debug)]
-pub(super) struct Schedule<K, T> {
+pub(crate) struct Schedule<K, T> {
     ready: VecDeque<(Option<K>, T)>,
     /// Keys with a delivery that is ready or being processed, and the deliveries that wait behind it.
     behind: HashMap<K, VecDeque<T>>,
@@ -56,8 +56,8 @@ impl<K: Eq + Hash + Clone, T> Schedule<K, T> {
         self.ready.drain(..).map(|(_, item)| item).chain(behind).collect()
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many wait.
+    pub fn len(&self) -> usize {
         self.waiting
     }
 }

@@ -14,7 +14,7 @@ use crate::{Backoff, BuildError, Filter, RouteError, route::Place, transport::Fe
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Checks that every topic is there.
-pub(super) async fn check_topics(
+pub(crate) async fn check_topics(
     client: &crate::Client,
     subscriptions: &[(String, Filter)],
 ) -> Result<(), BuildError> {

@@ -24,7 +24,7 @@ use super::{
     receiver::{Consumption, consumption_settings},
     schedule::Schedule,
 };
-use crate::{BuildError, Client, Filter, Received};
+use crate::{BuildError, Client, Filter, Received, transport::Consuming};
 
 const CONCURRENCY: usize = 20;
 const CONCURRENCY_MAX: usize = 10_000;
@@ -155,7 +155,7 @@ impl WorkerBuilder {
     {
         BuildError::check(self.faults())?;
         let concurrency = self.concurrency;
-        let (core, mut tasks) = self.consumption.start(true).await?;
+        let (core, mut tasks) = self.consumption.start(Consuming::Pushed).await?;
         tasks.spawn(dispatch(core.clone(), Arc::new(handler), concurrency));
         Ok(Worker { core, tasks })
     }
@@ -176,7 +176,7 @@ impl WorkerBuilder {
             *messages = (*messages).max(2 * policy.count);
         }
         let concurrency = self.concurrency;
-        let (core, mut tasks) = self.consumption.start(true).await?;
+        let (core, mut tasks) = self.consumption.start(Consuming::Pushed).await?;
         tasks.spawn(batch::dispatch(core.clone(), policy, Arc::new(handler), concurrency));
         Ok(Worker { core, tasks })
     }
@@ -371,7 +371,7 @@ pub(super) fn outcome_of<O: Into<Outcome>, E: Display>(
 }
 
 /// The result of a future; `None` if it panics.
-pub(super) async fn guarded<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
+pub(crate) async fn guarded<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
     let future = catch_unwind(AssertUnwindSafe(make)).ok()?;
     let mut future = pin!(future);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

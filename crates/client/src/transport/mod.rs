@@ -4,9 +4,13 @@
 pub(crate) mod grpc;
 pub(crate) mod remoting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use crate::{
     CallError, Filter, Message, Received, SendStatus,
@@ -40,7 +44,22 @@ pub(crate) struct Stored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
     Producer { group: String },
-    Consumer { group: String, subscriptions: Vec<(String, Filter)>, pushed: bool },
+    Consumer { group: String, subscriptions: Vec<(String, Filter)>, consuming: Consuming },
+}
+
+/// How a consumer gets its messages, as servers tell consumers apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consuming {
+    /// By pop, for a handler.
+    Pushed,
+    /// By pop, when the application asks.
+    Asked,
+    /// From queues that the members of the group share out among themselves.
+    Balanced,
+    /// From all queues, as every other consumer of the group.
+    Broadcast,
+    /// From queues that the application names. The consumer is no member of its group.
+    Assigned,
 }
 
 impl Role {
@@ -64,6 +83,36 @@ pub(crate) struct Fetch<'a> {
     pub from_start: bool,
     /// Whether the messages of a queue must come in order.
     pub fifo: bool,
+}
+
+/// Messages of one queue are wanted, from an offset on.
+#[derive(Debug)]
+pub(crate) struct Pull<'a> {
+    pub from: &'a Place,
+    pub offset: i64,
+    pub filter: &'a Filter,
+    pub max: usize,
+    /// How long the server waits for a message.
+    pub wait: Duration,
+}
+
+/// What a queue has from an offset on.
+#[derive(Debug)]
+pub(crate) struct Pulled {
+    pub messages: Vec<Received>,
+    /// Where to go on: behind the messages, or where the queue begins or ends if the offset is outside of it.
+    pub next: i64,
+}
+
+/// An offset that a server is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Of the oldest message.
+    Earliest,
+    /// Of the next message to come.
+    Latest,
+    /// Of the first message stored at or after this time.
+    At(SystemTime),
 }
 
 /// What names a delivery to the server.
@@ -148,6 +197,29 @@ impl Net {
     pub fn is_grpc(&self) -> bool {
         !matches!(self, Net::Remoting(_))
     }
+
+    /// Counts up whenever a broker says that the members of a group have changed.
+    pub fn membership(&self) -> Option<watch::Receiver<u64>> {
+        match self {
+            Net::Remoting(net) => Some(net.membership()),
+            #[cfg(feature = "grpc")]
+            Net::Grpc(_) => None,
+        }
+    }
+
+    /// The name of this client among the members of its groups.
+    pub fn client_id(&self) -> &str {
+        each!(self, net => net.client_id())
+    }
+
+    /// Whether a member of this group is part of this client already.
+    pub fn has_member(&self, group: &str) -> bool {
+        match self {
+            Net::Remoting(net) => net.has_member(group),
+            #[cfg(feature = "grpc")]
+            Net::Grpc(_) => false,
+        }
+    }
 }
 
 /// One role of a client: a producer or a consumer.
@@ -211,6 +283,33 @@ impl Session {
 
     pub async fn dead_letter(&self, receipt: &Receipt, reason: &str) -> Result<(), CallError> {
         each_session!(self, session => session.dead_letter(receipt, reason).await)
+    }
+
+    /// Reads from a queue; moves no group's progress.
+    pub async fn pull(&self, pull: &Pull<'_>) -> Result<Pulled, CallError> {
+        each_session!(self, session => session.pull(pull).await)
+    }
+
+    pub async fn find_offset(&self, at: &Place, mark: Mark) -> Result<i64, CallError> {
+        each_session!(self, session => session.find_offset(at, mark).await)
+    }
+
+    /// The progress of a group in a queue; `None` if it has none.
+    pub async fn stored_offset(&self, group: &str, at: &Place) -> Result<Option<i64>, CallError> {
+        each_session!(self, session => session.stored_offset(group, at).await)
+    }
+
+    pub async fn store_offset(&self, group: &str, at: &Place, offset: i64) -> Result<(), CallError> {
+        each_session!(self, session => session.store_offset(group, at, offset).await)
+    }
+
+    /// The client ids of the group's members, as a broker knows them. Behind gRPC nobody but the server knows them.
+    pub async fn members(&self, address: &str) -> Result<Vec<String>, CallError> {
+        match self {
+            Session::Remoting(session) => session.members(address).await,
+            #[cfg(feature = "grpc")]
+            Session::Grpc(_) => Ok(Vec::new()),
+        }
     }
 
     /// What the server says about the group; nothing if it says nothing.

@@ -32,12 +32,16 @@ pub(super) enum Method {
     ChangeInvisibleDuration,
     ForwardMessageToDeadLetterQueue,
     RecallMessage,
+    PullMessage,
+    UpdateOffset,
+    GetOffset,
+    QueryOffset,
     Heartbeat,
     NotifyClientTermination,
     Telemetry,
 }
 
-const METHODS: [&str; 10] = [
+const METHODS: [&str; 14] = [
     "QueryRoute",
     "SendMessage",
     "ReceiveMessage",
@@ -45,6 +49,10 @@ const METHODS: [&str; 10] = [
     "ChangeInvisibleDuration",
     "ForwardMessageToDeadLetterQueue",
     "RecallMessage",
+    "PullMessage",
+    "UpdateOffset",
+    "GetOffset",
+    "QueryOffset",
     "Heartbeat",
     "NotifyClientTermination",
     "Telemetry",

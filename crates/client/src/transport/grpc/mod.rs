@@ -2,6 +2,7 @@
 
 mod channel;
 mod convert;
+mod pull;
 mod receive;
 mod send;
 mod telemetry;
@@ -27,7 +28,7 @@ use self::{
     channel::{Channels, Method},
     telemetry::Telemetry,
 };
-use super::{GroupRules, Role};
+use super::{Consuming, GroupRules, Role};
 use crate::{
     CallError, Credentials, Queue, ServerCode, Tls,
     message_id::now_ms,
@@ -156,6 +157,10 @@ impl Grpc {
         };
         let late = |_| CallError::Timeout { address: address.to_string(), within };
         tokio::time::timeout(within, call).await.map_err(late)?
+    }
+
+    pub fn client_id(&self) -> &str {
+        &self.client_id
     }
 
     fn own_id(&self) -> HeaderValue {
@@ -341,8 +346,11 @@ impl Drop for Session {
 fn client_type(role: &Role) -> ClientType {
     match role {
         Role::Producer { .. } => ClientType::Producer,
-        Role::Consumer { pushed: true, .. } => ClientType::PushConsumer,
-        Role::Consumer { pushed: false, .. } => ClientType::SimpleConsumer,
+        Role::Consumer { consuming, .. } => match consuming {
+            Consuming::Pushed => ClientType::PushConsumer,
+            Consuming::Asked => ClientType::SimpleConsumer,
+            Consuming::Balanced | Consuming::Broadcast | Consuming::Assigned => ClientType::PullConsumer,
+        },
     }
 }
 

@@ -9,7 +9,11 @@ use redstart_wire::remoting::{
 };
 
 use super::{Remoting, Session};
-use crate::{Filter, java, message_id::now_ms, transport::Role};
+use crate::{
+    Filter, java,
+    message_id::now_ms,
+    transport::{Consuming, Role},
+};
 
 impl Remoting {
     /// Tells all roles to these brokers. A broker that does not take it is told again at the next turn.
@@ -34,8 +38,9 @@ impl Remoting {
                 Role::Producer { group } => {
                     heartbeat.producer_data_set.push(ProducerData { group_name: group.clone() });
                 }
-                Role::Consumer { group, subscriptions, .. } => {
-                    heartbeat.consumer_data_set.push(consumer(group, subscriptions));
+                Role::Consumer { consuming: Consuming::Assigned, .. } => {}
+                Role::Consumer { group, subscriptions, consuming } => {
+                    heartbeat.consumer_data_set.push(consumer(group, subscriptions, *consuming));
                 }
             }
         }
@@ -43,11 +48,16 @@ impl Remoting {
     }
 }
 
-fn consumer(group: &str, subscriptions: &[(String, Filter)]) -> ConsumerData {
+fn consumer(group: &str, subscriptions: &[(String, Filter)], consuming: Consuming) -> ConsumerData {
+    let kind = match consuming {
+        Consuming::Pushed | Consuming::Asked => "CONSUME_POP",
+        Consuming::Balanced | Consuming::Broadcast | Consuming::Assigned => "CONSUME_ACTIVELY",
+    };
+    let model = if consuming == Consuming::Broadcast { "BROADCASTING" } else { "CLUSTERING" };
     ConsumerData {
         group_name: group.to_owned(),
-        consume_type: Some("CONSUME_POP".to_owned()),
-        message_model: Some("CLUSTERING".to_owned()),
+        consume_type: Some(kind.to_owned()),
+        message_model: Some(model.to_owned()),
         consume_from_where: Some("CONSUME_FROM_LAST_OFFSET".to_owned()),
         subscription_data_set: subscriptions
             .iter()
@@ -78,12 +88,19 @@ impl Session {
         Session { net: net.clone(), member, role }
     }
 
+    pub(super) fn is_member(&self) -> bool {
+        !matches!(self.role, Role::Consumer { consuming: Consuming::Assigned, .. })
+    }
+
     fn leave(&self) {
         self.net.members.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.member);
     }
 
     pub async fn close(&self, addresses: &[Arc<str>]) {
         self.leave();
+        if !self.is_member() {
+            return;
+        }
         let field = match &self.role {
             Role::Producer { .. } => "producerGroup",
             Role::Consumer { .. } => "consumerGroup",

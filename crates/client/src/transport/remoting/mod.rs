@@ -3,6 +3,8 @@
 mod convert;
 mod heartbeat;
 mod pop;
+mod pull;
+mod questions;
 mod send;
 
 use std::{
@@ -15,9 +17,16 @@ use std::{
 };
 
 use redstart_wire::remoting::{Command, body::TopicRoute, code, from_slice};
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+};
 
+use self::questions::{Answering, QUESTIONS_MAX, answer_all};
 use super::Role;
-use crate::{CallError, Connection, Credentials, ServerCode, Tls, random::random_below, route::Route};
+use crate::{
+    CallError, Connection, Credentials, Question, ServerCode, Tls, random::random_below, route::Route,
+};
 
 /// The template that brokers make new topics from, and how many of its queues a new topic gets.
 pub(super) const TEMPLATE_TOPIC: &str = "TBW102";
@@ -44,6 +53,16 @@ pub(crate) struct Remoting {
     name_server: AtomicUsize,
     members: Mutex<HashMap<u64, Role>>,
     next_member: AtomicU64,
+    /// Where connections hand requests of brokers to.
+    questions: mpsc::Sender<Question>,
+    answering: Answering,
+    answerer: AbortHandle,
+}
+
+impl Drop for Remoting {
+    fn drop(&mut self) {
+        self.answerer.abort();
+    }
 }
 
 /// One role of the client.
@@ -57,6 +76,9 @@ pub(crate) struct Session {
 impl Remoting {
     pub fn new(settings: Settings) -> Remoting {
         let first = random_below(settings.addresses.len());
+        let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
+        let answering = Answering::default();
+        let answerer = tokio::spawn(answer_all(answering.clone(), asked)).abort_handle();
         Remoting {
             settings,
             connections: RwLock::default(),
@@ -64,7 +86,24 @@ impl Remoting {
             name_server: AtomicUsize::new(first),
             members: Mutex::default(),
             next_member: AtomicU64::new(0),
+            questions,
+            answering,
+            answerer,
         }
+    }
+
+    pub fn client_id(&self) -> &str {
+        &self.settings.client_id
+    }
+
+    pub fn membership(&self) -> watch::Receiver<u64> {
+        self.answering.membership.subscribe()
+    }
+
+    pub fn has_member(&self, group: &str) -> bool {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let consumes = |role: &Role| matches!(role, Role::Consumer { group: known, .. } if known == group);
+        members.values().any(consumes)
     }
 
     pub async fn probe(&self) -> Result<(), CallError> {
@@ -91,7 +130,8 @@ impl Remoting {
         if let Some(open) = self.open_connection(address) {
             return Ok(open);
         }
-        let opened = Connection::open_over(address, self.settings.tls.as_ref()).await?;
+        let questions = Some(self.questions.clone());
+        let opened = Connection::open_with(address, self.settings.tls.as_ref(), questions).await?;
         let opened = Arc::new(opened.with_credentials(self.settings.credentials.clone()));
         let mut connections = self.connections.write().unwrap_or_else(PoisonError::into_inner);
         connections.insert(address.to_owned(), opened.clone());

@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use super::md5;
+use md5::{Digest, Md5};
+
 use crate::Queue;
 
 /// Points on the ring for each client.
@@ -207,18 +208,24 @@ fn nearby(
     Ok(mine)
 }
 
+/// Where Java places a text on its ring: the first four bytes of the MD5 digest.
+fn ring_place(text: &str) -> u32 {
+    let digest: [u8; 16] = Md5::digest(text).into();
+    digest.iter().take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
 fn consistent_hash(member: &str, queues: &[Queue], members: &[String]) -> Vec<Queue> {
     let mut ring: BTreeMap<u32, &str> = BTreeMap::new();
     for one in members {
         for node in 0..VIRTUAL_NODES {
-            ring.insert(md5::first_word(format!("{one}-{node}").as_bytes()), one);
+            ring.insert(ring_place(&format!("{one}-{node}")), one);
         }
     }
     let owner = |queue: &Queue| {
         let Queue { topic, broker, id } = queue;
         // The text that Java's `MessageQueue.toString` makes.
         let key = format!("MessageQueue [topic={topic}, brokerName={broker}, queueId={id}]");
-        let hash = md5::first_word(key.as_bytes());
+        let hash = ring_place(&key);
         ring.range(hash..).chain(&ring).next().map(|(_, owner)| *owner)
     };
     queues.iter().filter(|queue| owner(queue) == Some(member)).cloned().collect()

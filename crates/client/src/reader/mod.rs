@@ -5,7 +5,6 @@ mod balance;
 mod broadcast;
 mod builder;
 mod core;
-mod md5;
 mod progress;
 mod puller;
 mod slots;

@@ -1,5 +1,8 @@
 //! SendMessage.
 
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
 use redstart_engine::{HalfOptions, Message, SendError, SendOptions, SendReceipt, TopicName, Visibility};
 use redstart_wire::v2::{
     Code, Message as WireMessage, MessageType as WireType, SendMessageRequest, SendMessageResponse,
@@ -12,13 +15,16 @@ use super::{
     refusal::{Refusal, ok, summary},
     service::Service,
 };
-use crate::{shard::SendFailure, shards::ServedShard};
+use crate::{
+    shard::SendFailure,
+    shards::{ServedShard, ShardNumber},
+};
 
 /// A lite topic that has been idle for long may be removed between its creation and the send.
 const LITE_TRIES: usize = 3;
 
 impl Service {
-    /// Stores the messages of a request, all or none.
+    /// Stores the messages of a request: those of a shard all or none.
     pub(super) async fn send(
         &self,
         Admitted { caller, request, .. }: Admitted<'_, SendMessageRequest>,
@@ -43,31 +49,75 @@ impl Service {
         let options = SendOptions { half: half(first), ..SendOptions::default() };
         let messages = request.messages.into_iter().map(to_engine).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-        let shard = self.one_shard(&topic, &messages)?;
-        let receipts = self.store(shard, topic.clone(), messages, options).await?;
+        let entries = match self.one_shard(&topic, &messages) {
+            Some(shard) => {
+                let receipts = self.store(shard, topic.clone(), messages, options).await?;
+                ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(shard, id, receipt)).collect()
+            }
+            None => self.store_on_several(&topic, messages, options).await,
+        };
         if options.half.is_some() {
             self.clients.sent_half(caller.client, &topic);
         }
-        let entries: Vec<SendResultEntry> =
-            ids.into_iter().zip(receipts).map(|(id, receipt)| self.entry(shard, id, receipt)).collect();
         Ok(SendMessageResponse {
             status: Some(summary(entries.iter().map(|entry| entry.status.as_ref()))),
             entries,
         })
     }
 
-    /// The shard that takes the messages of a request. They are stored all or none, so that it has to be one: that of the first
-    /// message. Messages that must go to another shard cannot be in the same request; the official clients send none such.
-    fn one_shard(&self, topic: &TopicName, messages: &[Message]) -> Result<&ServedShard, Refusal> {
+    /// The shard that takes all messages of a request; `None` if their message groups or lite topics are on several.
+    fn one_shard(&self, topic: &TopicName, messages: &[Message]) -> Option<&ServedShard> {
         // There is a first message.
-        let shard = self.shards.for_message(topic, &messages[0]);
-        let bound = |message: &&Message| message.group.is_some() || message.lite_topic().is_some();
-        let elsewhere = |message: &Message| self.shards.for_message(topic, message).number != shard.number;
-        if !self.shards.is_single() && messages[1..].iter().filter(bound).any(elsewhere) {
-            let why = "the messages of a request must have the same message group, or the same lite topic";
-            return Err(Refusal::new(Code::IllegalMessageGroup, why));
+        let first = self.shards.for_message(topic, &messages[0]);
+        if self.shards.is_single() || messages.len() == 1 {
+            return Some(first);
         }
-        Ok(shard)
+        let shards = self.shards_of(topic, messages);
+        shards.iter().all(|shard| shard.number == shards[0].number).then_some(shards[0])
+    }
+
+    /// The shard of each message. Messages without a message group go together, so that a request that is sent again meets its copies.
+    fn shards_of(&self, topic: &TopicName, messages: &[Message]) -> Vec<&ServedShard> {
+        let mut unbound = None;
+        let choose = |message: &Message| match message.group.is_some() || message.lite_topic().is_some() {
+            true => self.shards.for_message(topic, message),
+            false => *unbound.get_or_insert_with(|| self.shards.for_message(topic, message)),
+        };
+        messages.iter().map(choose).collect()
+    }
+
+    /// Stores messages on the shards of their message groups. Each shard takes its own or refuses them: the entries tell.
+    async fn store_on_several(
+        &self,
+        topic: &TopicName,
+        messages: Vec<Message>,
+        options: SendOptions,
+    ) -> Vec<SendResultEntry> {
+        let mut parts: BTreeMap<ShardNumber, (&ServedShard, Vec<usize>, Vec<Message>)> = BTreeMap::new();
+        let shards = self.shards_of(topic, &messages);
+        let mut entries = vec![SendResultEntry::default(); messages.len()];
+        for (at, (shard, message)) in shards.into_iter().zip(messages).enumerate() {
+            entries[at].message_id = message.id.clone();
+            let (_, places, part) =
+                parts.entry(shard.number).or_insert_with(|| (shard, Vec::new(), Vec::new()));
+            places.push(at);
+            part.push(message);
+        }
+        let stores = parts.into_values().map(async |(shard, places, part)| {
+            (shard, places, self.store(shard, topic.clone(), part, options).await)
+        });
+        for (shard, places, stored) in join_all(stores).await {
+            match stored {
+                Ok(receipts) => places.into_iter().zip(receipts).for_each(|(at, receipt)| {
+                    let id = std::mem::take(&mut entries[at].message_id);
+                    entries[at] = self.entry(shard, id, receipt);
+                }),
+                Err(refusal) => {
+                    places.into_iter().for_each(|at| entries[at].status = Some(refusal.status()));
+                }
+            }
+        }
+        entries
     }
 
     /// Stores the messages. The first message of a lite topic creates it.

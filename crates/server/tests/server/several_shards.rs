@@ -239,6 +239,49 @@ async fn a_message_group_stays_on_one_shard_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_message_groups_of_several_shards_is_stored_on_each() {
+    const GROUPS: usize = 12;
+    let dir = TempDir::new().unwrap();
+    let mut node = Node::start(&dir, 3).await;
+    node.topic("t", "+message.type=FIFO").await;
+    put_group(&node, "g", GroupConfig::ordered()).await;
+    join(&node, "g", "t").await;
+    let mut client = node.client().await;
+    let messages = |n: usize| -> Vec<v2::Message> {
+        let of = |group| in_group("t", &format!("{group}-{n}"), &format!("group-{group}"));
+        (0..GROUPS).map(of).collect()
+    };
+    // One by one and together, each message group goes to the same shard.
+    for message in messages(0) {
+        send(&mut client, message).await;
+    }
+    let request = v2::SendMessageRequest { messages: messages(1) };
+    let answer = client.send_message(request).await.unwrap().into_inner();
+    assert_eq!(code(answer.status), Code::Ok);
+    let sent: Vec<&str> = answer.entries.iter().map(|entry| entry.message_id.as_str()).collect();
+    assert_eq!(sent, messages(1).iter().map(id_of).collect::<Vec<_>>(), "in the order of the request");
+    let mut seen: HashMap<String, Vec<String>> = HashMap::new();
+    for queue in assigned(&mut client, "g", "t").await.values() {
+        let mut here: HashMap<String, Vec<String>> = HashMap::new();
+        for message in drain(&mut client, "g", "t", queue).await {
+            let (group, n) = id_of(&message).split_once('-').unwrap();
+            here.entry(group.to_owned()).or_default().push(n.to_owned());
+        }
+        assert!((1..GROUPS).contains(&here.len()), "the groups are spread");
+        seen.extend(here);
+    }
+    assert!(seen.len() == GROUPS && seen.values().all(|of| of == &["0", "1"]), "{seen:?}");
+
+    node.shards.pop().unwrap().stop().unwrap();
+    let request = v2::SendMessageRequest { messages: messages(2) };
+    let answer = client.send_message(request).await.unwrap().into_inner();
+    assert_eq!((code(answer.status), answer.entries.len()), (Code::MultipleResults, GROUPS));
+    let stored = answer.entries.iter().filter(|entry| code(entry.status.clone()) == Code::Ok).count();
+    assert!((1..GROUPS).contains(&stored), "{stored} of {GROUPS} are on shards that run");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_topic_made_for_one_broker_stays_there_and_one_removed_from_a_broker_is_on_the_others() {
     let dir = TempDir::new().unwrap();
     let node = Node::start(&dir, 3).await;

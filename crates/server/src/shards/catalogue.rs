@@ -5,7 +5,11 @@
 //! reach all shards, because of a crash or a full channel, is brought there at the start and in the background. That adds and never
 //! removes: a removal that was interrupted was not answered.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::try_join_all;
 use redstart_engine::{
@@ -118,6 +122,24 @@ async fn put_group(shard: &ShardHandle, name: GroupName, config: GroupConfig) ->
         }
     })
     .await
+}
+
+/// The groups of a shard whose names fulfil a condition.
+fn groups(engine: &Engine, wanted: impl Fn(&GroupName) -> bool) -> BTreeMap<GroupName, GroupConfig> {
+    let names = engine.group_names().into_iter().filter(wanted);
+    names.filter_map(|name| engine.group_config(&name).cloned().map(|config| (name, config))).collect()
+}
+
+async fn put_groups(
+    shard: &ServedShard,
+    groups: BTreeMap<GroupName, GroupConfig>,
+) -> Result<(), CatalogueError> {
+    let groups: Vec<_> = groups.into_iter().collect();
+    for some in groups.chunks(CHANGES_MAX) {
+        let puts = some.iter().map(|(name, config)| put_group(&shard.handle, name.clone(), config.clone()));
+        try_join_all(puts).await?;
+    }
+    Ok(())
 }
 
 impl Shards {
@@ -301,50 +323,43 @@ impl Shards {
 
     async fn reconcile(&self) -> Result<(), CatalogueError> {
         let _changing = self.catalogue.changing.lock().await;
-        let (topics, groups) = self.listed().await?;
-        self.complete_groups(&groups).await?;
-        self.complete_topics(&topics).await
+        self.complete_groups().await?;
+        self.complete_topics(&self.listed_topics().await?).await
     }
 
-    /// The topics and groups of every shard.
-    async fn listed(&self) -> Result<(Vec<BTreeSet<TopicName>>, Vec<BTreeSet<GroupName>>), Unavailable> {
-        let (mut topics, mut groups) = (Vec::new(), Vec::new());
+    /// The topics of every shard.
+    async fn listed_topics(&self) -> Result<Vec<BTreeSet<TopicName>>, Unavailable> {
+        let mut topics = Vec::new();
         for shard in self.all() {
-            let (of_topics, of_groups) =
-                shard.handle.ask(|engine, _| (engine.topic_names(), engine.group_names()))?.await?;
-            topics.push(of_topics.into_iter().filter(|name| !self.is_local(name)).collect());
-            groups.push(of_groups.into_iter().collect());
+            let names = shard.handle.ask(|engine, _| engine.topic_names())?.await?;
+            topics.push(names.into_iter().filter(|name| !self.is_local(name)).collect());
         }
-        Ok((topics, groups))
+        Ok(topics)
     }
 
-    /// Every group is on every shard.
-    async fn complete_groups(&self, found: &[BTreeSet<GroupName>]) -> Result<(), CatalogueError> {
-        let all: BTreeSet<&GroupName> = found.iter().flatten().collect();
-        for (shard, has) in self.all().iter().zip(found) {
-            let missing: Vec<&GroupName> = all.iter().copied().filter(|name| !has.contains(*name)).collect();
-            for some in missing.chunks(CHANGES_MAX) {
-                try_join_all(some.iter().map(|name| self.copy_group(name, shard, found))).await?;
-            }
+    /// Every group is on every shard, with the settings that it has on the first.
+    async fn complete_groups(&self) -> Result<(), CatalogueError> {
+        let (first, others) = (self.first(), &self.all()[1..]);
+        let mut decided = first.handle.ask(|engine, _| groups(engine, |_| true))?.await?;
+        for shard in others {
+            // Only a first shard that was restored from an older backup does not know a group.
+            let known: Arc<BTreeSet<GroupName>> = Arc::new(decided.keys().cloned().collect());
+            let unknown = shard.handle.ask(move |engine, _| groups(engine, |name| !known.contains(name)))?;
+            let unknown = unknown.await?;
+            put_groups(first, unknown.clone()).await?;
+            decided.extend(unknown);
+        }
+        let decided = Arc::new(decided);
+        for shard in others {
+            let wanted = decided.clone();
+            let behind = shard.handle.ask(move |engine, _| {
+                let differs =
+                    |(name, config): &(&GroupName, &GroupConfig)| engine.group_config(name) != Some(config);
+                wanted.iter().filter(differs).map(|(name, config)| (name.clone(), config.clone())).collect()
+            })?;
+            put_groups(shard, behind.await?).await?;
         }
         Ok(())
-    }
-
-    async fn copy_group(
-        &self,
-        name: &GroupName,
-        to: &ServedShard,
-        found: &[BTreeSet<GroupName>],
-    ) -> Result<(), CatalogueError> {
-        let Some(from) = self.all().iter().zip(found).find(|(_, has)| has.contains(name)) else {
-            return Ok(());
-        };
-        let asked = name.clone();
-        let config = from.0.handle.ask(move |engine, _| engine.group_config(&asked).cloned())?.await?;
-        match config {
-            Some(config) => put_group(&to.handle, name.clone(), config).await,
-            None => Ok(()),
-        }
     }
 
     async fn complete_topics(&self, found: &[BTreeSet<TopicName>]) -> Result<(), CatalogueError> {

@@ -316,6 +316,9 @@ async fn a_topic_and_a_group_that_a_crash_kept_from_some_shards_reach_them_at_th
     let group = GroupName::new("g").unwrap();
     let put = node.handle(0).change(move |engine, _| engine.put_group(&group, GroupConfig::ordered()));
     put.unwrap().await.unwrap().unwrap();
+    let older = GroupName::new("g").unwrap();
+    let put = node.handle(1).change(move |engine, _| engine.put_group(&older, GroupConfig::default()));
+    put.unwrap().await.unwrap().unwrap();
     let lost = GroupName::new("on-second").unwrap();
     let put = node.handle(1).change(move |engine, _| engine.put_group(&lost, GroupConfig::default()));
     put.unwrap().await.unwrap().unwrap();

@@ -20,6 +20,11 @@ use crate::{
 /// Where the first shard stores them, under namespace and key with a line feed between.
 const NAMESPACE: &str = "name-service";
 const BETWEEN: char = '\n';
+/// Bytes of namespace and key together, and of a value: what a setting may have.
+const NAME_BYTES_MAX: usize = 254;
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of all values and their names, so that they leave room for users and other settings.
+const BYTES_MAX: usize = 4 << 20;
 /// Where earlier releases kept them.
 const FILE: &str = "names.json";
 
@@ -32,10 +37,58 @@ pub enum NamesError {
     File(#[from] io::Error),
     #[error("{FILE}: {0}")]
     Content(#[from] serde_json::Error),
-    #[error("{FILE}: the value {key:?} of {namespace:?} cannot be stored: {source}")]
-    Stored { namespace: String, key: String, source: ChangeError<SettingError> },
+    #[error(
+        "{FILE}: the value {key:?} of {namespace:?} cannot be stored, make it shorter or remove it: {source}"
+    )]
+    Stored { namespace: String, key: String, source: ValueError },
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+}
+
+/// A value that was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ValueError {
+    #[error("a namespace cannot hold a line feed")]
+    Namespace,
+    #[error("namespace and key have {len} bytes; the limit is {NAME_BYTES_MAX}")]
+    Name { len: usize },
+    #[error("the value has {len} bytes; the limit is {VALUE_BYTES_MAX}")]
+    Value { len: usize },
+    #[error("all values of the name service would have {len} bytes; the limit is {BYTES_MAX}")]
+    Full { len: usize },
+    #[error(transparent)]
+    Stored(#[from] ChangeError<SettingError>),
+}
+
+impl From<ValueError> for Refusal {
+    fn from(error: ValueError) -> Refusal {
+        match error {
+            ValueError::Stored(error) => error.into(),
+            error => Refusal::invalid(error.to_string()),
+        }
+    }
+}
+
+/// Whether a value fits beside those that are there.
+fn check(table: &Table, namespace: &str, key: &str, value: &str) -> Result<(), ValueError> {
+    if namespace.contains(BETWEEN) {
+        return Err(ValueError::Namespace);
+    }
+    let (name, len) = (namespace.len() + key.len(), value.len());
+    if name > NAME_BYTES_MAX {
+        return Err(ValueError::Name { len: name });
+    }
+    if len > VALUE_BYTES_MAX {
+        return Err(ValueError::Value { len });
+    }
+    let of_namespace = |(name, values): (&String, &BTreeMap<String, String>)| -> usize {
+        values.iter().map(|(key, value)| name.len() + key.len() + value.len()).sum()
+    };
+    let all = table.iter().map(of_namespace).sum::<usize>() + name + len;
+    if all > BYTES_MAX {
+        return Err(ValueError::Full { len: all });
+    }
+    Ok(())
 }
 
 /// Clones share the values.
@@ -91,15 +144,17 @@ impl KvConfig {
     }
 
     /// Stores a value, or removes it; then it is seen.
-    async fn store(
-        self,
-        namespace: String,
-        key: String,
-        value: Option<String>,
-    ) -> Result<(), ChangeError<SettingError>> {
+    async fn store(self, namespace: String, key: String, value: Option<String>) -> Result<(), ValueError> {
         let _changing = self.changing.lock().await;
+        match &value {
+            Some(value) => check(&self.table.read(), &namespace, &key, value)?,
+            None if self.get(&namespace, &key).is_none() => return Ok(()),
+            None => {}
+        }
         let (name, put) = (format!("{namespace}{BETWEEN}{key}"), value.clone());
-        self.shard.change(move |engine, _| engine.put_setting(NAMESPACE, &name, put.as_deref()))?.await??;
+        let proposed =
+            self.shard.change(move |engine, _| engine.put_setting(NAMESPACE, &name, put.as_deref()));
+        proposed.map_err(ChangeError::from)?.await.map_err(ChangeError::from)??;
         let mut table = self.table.write();
         match value {
             Some(value) => {
@@ -122,9 +177,6 @@ async fn change(
     key: String,
     value: Option<String>,
 ) -> Result<Answer, Refusal> {
-    if namespace.contains(BETWEEN) {
-        return Err(Refusal::invalid("a namespace cannot hold a line feed"));
-    }
     let values = request.context.node.name_service.kv_config.clone();
     // In a task of its own: memory follows the log whatever becomes of the request.
     let stored = tokio::spawn(values.store(namespace, key, value)).await;
@@ -169,4 +221,25 @@ pub(crate) async fn values(request: &Request) -> Result<Answer, Refusal> {
 
 fn not_found(namespace: &str) -> Refusal {
     Refusal::new(code::QUERY_NOT_FOUND, format!("no config item, namespace {namespace}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_have_limits() {
+        let (key, value) = ("k".repeat(NAME_BYTES_MAX - 1), "v".repeat(VALUE_BYTES_MAX));
+        let mut table = Table::new();
+        let fits = |table: &Table, namespace: &str, key: &str, value: &str| {
+            check(table, namespace, key, value).map_err(|error| error.to_string())
+        };
+        assert_eq!(fits(&table, "n", &key, &value), Ok(()));
+        assert!(fits(&table, "nn", &key, "v").unwrap_err().contains("namespace and key have 255 bytes"));
+        assert!(fits(&table, "n", "k", &format!("{value}v")).unwrap_err().contains("65537 bytes"));
+        assert!(fits(&table, "n\n", "k", "v").unwrap_err().contains("line feed"));
+        let many = (0..BYTES_MAX / VALUE_BYTES_MAX).map(|n| (n.to_string(), value.clone()));
+        table.insert("n".to_owned(), many.collect());
+        assert!(fits(&table, "n", "k", "v").unwrap_err().contains("all values"));
+    }
 }

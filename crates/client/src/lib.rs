@@ -72,9 +72,11 @@ pub use {
     filter::Filter,
     message::{DeliveryTime, InvalidMessage, Message, ShardKey},
     producer::{
-        ChooseQueue, FaultPolicy, Producer, ProducerBuilder, ProducerCounters, Selector, SendStatus, Sent,
+        Checker, ChooseQueue, ExecuteError, Executed, FaultPolicy, Prepared, Producer, ProducerBuilder,
+        ProducerCounters, RequestError, Requester, RequesterCounters, Selector, SendStatus, Sent,
+        TransactionError, TransactionProducer, TransactionProducerBuilder, Verdict,
     },
     queue::Queue,
     reader::*,
-    received::{DeadLetterOrigin, Received},
+    received::{DeadLetterOrigin, Received, ReplyError},
 };

@@ -374,6 +374,19 @@ impl Message {
         }
     }
 
+    /// Refuses what a message whose delivery waits for a transaction cannot have.
+    pub(crate) fn check_transactional(&self) -> Result<(), InvalidMessage> {
+        let features = [
+            ("a message group", self.group.is_some()),
+            ("a time of delivery", self.delivery.is_some()),
+            ("a priority", self.priority.is_some()),
+        ];
+        match features.into_iter().find(|(_, given)| *given) {
+            Some((other, _)) => Err(InvalidMessage::Conflict { one: "a transaction", other }),
+            None => Ok(()),
+        }
+    }
+
     fn check_properties(&self) -> Result<(), InvalidMessage> {
         for (name, value) in &self.properties {
             if is_reserved(name) {

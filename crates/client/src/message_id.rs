@@ -39,6 +39,11 @@ pub(crate) fn remoting() -> String {
     hexadecimal(&bytes)
 }
 
+/// A text that no other call returns, in any process.
+pub(crate) fn unique_text() -> String {
+    format!("{:016x}{:016x}", random_u64(), random_u64())
+}
+
 /// Version 1 of the 5.x clients: 01, host, process, seconds since 2021, sequence; 34 digits.
 #[cfg(feature = "grpc")]
 pub(crate) fn grpc() -> String {

@@ -1,11 +1,12 @@
 use std::{
     fmt,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 
-use crate::{BodyError, Message, Queue, message};
+use crate::{BodyError, CallError, Message, Queue, message};
 
 /// A message as a consumer gets it.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,6 +26,32 @@ pub struct Received {
     pub(crate) deliver_at: Option<SystemTime>,
     pub(crate) born_host: String,
     pub(crate) dead_letter: Option<DeadLetterOrigin>,
+    pub(crate) reply_to: Option<ReplyTo>,
+}
+
+/// Where the answer to a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReplyTo {
+    /// The broker that knows the client that asked.
+    pub address: Arc<str>,
+    pub broker: String,
+    pub cluster: String,
+    pub client: String,
+    pub correlation: String,
+    /// As the request has it.
+    pub ttl: Option<String>,
+}
+
+/// Why a request was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// The message does not expect an answer.
+    #[error("the message expects no answer")]
+    NotARequest,
+    /// The broker did not take the answer, or the client that asked is gone.
+    #[error(transparent)]
+    Call(#[from] CallError),
 }
 
 /// Where a dead letter came from.
@@ -138,6 +165,17 @@ impl Received {
         self.dead_letter.as_ref()
     }
 
+    /// Whether the producer waits for an answer: see [`Delivery::reply`](crate::Delivery::reply).
+    pub fn expects_reply(&self) -> bool {
+        self.reply_to.is_some()
+    }
+
+    /// Whether this is a request whose time was over before now, so that its producer has stopped waiting.
+    pub(crate) fn is_expired(&self, now: SystemTime) -> bool {
+        let ttl = self.reply_to.as_ref().and_then(|to| to.ttl.as_ref()?.parse().ok());
+        ttl.is_some_and(|ttl| self.born_at + Duration::from_millis(ttl) < now)
+    }
+
     /// A message with the same body, tag, keys, message group and properties, to send on to `topic`.
     pub fn forward_to(&self, topic: impl Into<String>) -> Message {
         let mut message = Message::new(topic, self.body().clone());
@@ -170,5 +208,52 @@ impl fmt::Debug for Received {
             .field("group", &self.group)
             .field("body_bytes", &self.body().len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn message(id: &str) -> Received {
+        Received {
+            id: id.to_owned(),
+            queue: Queue::new("t", "b", 0),
+            offset: 0,
+            attempt: 1,
+            body: Ok("x".into()),
+            tag: None,
+            keys: Vec::new(),
+            group: None,
+            priority: None,
+            properties: Vec::new(),
+            born_at: SystemTime::UNIX_EPOCH,
+            stored_at: SystemTime::UNIX_EPOCH,
+            deliver_at: None,
+            born_host: String::new(),
+            dead_letter: None,
+            reply_to: None,
+        }
+    }
+
+    #[test]
+    fn a_request_expires_when_its_producer_has_stopped_waiting() {
+        let mut request = message("1");
+        let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+        assert!(!request.is_expired(at(u64::from(u32::MAX))), "no request");
+        let to = ReplyTo {
+            address: "a:1".into(),
+            broker: String::new(),
+            cluster: String::new(),
+            client: String::new(),
+            correlation: String::new(),
+            ttl: Some("3000".to_owned()),
+        };
+        request.reply_to = Some(to.clone());
+        assert!(!request.is_expired(at(3000)) && request.is_expired(at(3001)));
+        for ttl in [None, Some("soon".to_owned())] {
+            request.reply_to = Some(ReplyTo { ttl, ..to.clone() });
+            assert!(!request.is_expired(at(u64::from(u32::MAX))));
+        }
     }
 }

@@ -6,4 +6,5 @@ mod broker;
 mod producing;
 mod reading;
 mod receiving;
+mod transactions;
 mod working;

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -20,7 +21,7 @@ use super::{
     lease::{Due, Held, Leases, due},
 };
 use crate::{
-    Backoff, CallError, Client, Filter,
+    Backoff, CallError, Client, Filter, Received, ReplyError,
     client::{Part, PartFuture},
     transport::{Fetched, Receipt, Session},
 };
@@ -105,6 +106,7 @@ struct Counters {
     dropped: AtomicU64,
     renewed: AtomicU64,
     lost: AtomicU64,
+    expired: AtomicU64,
 }
 
 /// What the background task is to tell the server.
@@ -336,6 +338,16 @@ impl Core {
         results.into_iter().map(|result| result.map_err(SettleError::of)).collect()
     }
 
+    pub(super) async fn reply(&self, request: &Received, body: Bytes) -> Result<(), ReplyError> {
+        let to = request.reply_to.as_ref().ok_or(ReplyError::NotARequest)?;
+        Ok(self.session.reply(to, body).await?)
+    }
+
+    /// A request whose producer has stopped waiting was not processed.
+    pub(super) fn expired(&self) {
+        add(&self.counters.expired, 1);
+    }
+
     pub(super) async fn retry(&self, held: &Held, wait: Duration) -> Result<(), SettleError> {
         if self.is_last(held.attempt) {
             return self.dead_letter(held, "retries exhausted").await;
@@ -441,7 +453,8 @@ impl Core {
 
     pub(super) fn counters(&self) -> ConsumerCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { received, acked, retried, dead_lettered, dropped, renewed, lost } = &self.counters;
+        let Counters { received, acked, retried, dead_lettered, dropped, renewed, lost, expired } =
+            &self.counters;
         ConsumerCounters {
             received: read(received),
             acked: read(acked),
@@ -450,6 +463,7 @@ impl Core {
             dropped: read(dropped),
             renewed: read(renewed),
             lost: read(lost),
+            expired: read(expired),
         }
     }
 

@@ -1,11 +1,13 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+
 use super::{
     SettleError,
     core::Core,
     lease::{Held, Lease},
 };
-use crate::Received;
+use crate::{Received, ReplyError};
 
 /// A message that this consumer has for a while, and must settle: acknowledge it, have it come again, or give it up.
 ///
@@ -67,6 +69,11 @@ impl Delivery {
         self.settle.dead_letter(reason).await
     }
 
+    /// Answers a request: the producer that [waits](crate::Requester) gets the body. The message is to be settled all the same.
+    pub async fn reply(&self, body: impl Into<Bytes>) -> Result<(), ReplyError> {
+        self.settle.core.reply(&self.received, body.into()).await
+    }
+
     /// Keeps the message for this long from now.
     pub async fn extend(&mut self, time: Duration) -> Result<(), SettleError> {
         self.settle.extend(time).await
@@ -126,6 +133,10 @@ impl Settle {
     /// See [`Delivery::lease`].
     pub fn lease(&self) -> Lease {
         self.held.lease()
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     pub(super) fn held(&self) -> &Arc<Held> {

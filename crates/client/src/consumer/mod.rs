@@ -61,6 +61,8 @@ pub struct ConsumerCounters {
     pub renewed: u64,
     /// Deliveries whose invisible time ended, or that another delivery replaced, before they were settled.
     pub lost: u64,
+    /// Requests that were not processed because their producers had stopped waiting. They count as acked as well.
+    pub expired: u64,
 }
 
 /// Why a consumer gets no messages.

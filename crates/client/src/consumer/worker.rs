@@ -8,9 +8,10 @@ use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
     task::Poll,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
@@ -24,7 +25,7 @@ use super::{
     receiver::{Consumption, consumption_settings},
     schedule::Schedule,
 };
-use crate::{BuildError, Client, Filter, Received, transport::Consuming};
+use crate::{BuildError, Client, Filter, Received, ReplyError, transport::Consuming};
 
 const CONCURRENCY: usize = 20;
 const CONCURRENCY_MAX: usize = 10_000;
@@ -36,6 +37,7 @@ const BYTES_MAX: usize = 64 << 20;
 pub struct Job {
     received: Arc<Received>,
     lease: Lease,
+    core: Arc<Core>,
 }
 
 impl Deref for Job {
@@ -51,6 +53,11 @@ impl Job {
     /// is lost and the message may be with another consumer.
     pub fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// Answers a request: the producer that [waits](crate::Requester) gets the body.
+    pub async fn reply(&self, body: impl Into<Bytes>) -> Result<(), ReplyError> {
+        self.core.reply(&self.received, body.into()).await
     }
 }
 
@@ -312,10 +319,14 @@ async fn process<H, F, O, E>(
         let reason = format!("the body cannot be read: {error}");
         return log(settle.dead_letter(&reason).await);
     }
+    if received.is_expired(SystemTime::now()) {
+        core.expired();
+        return settle.ack_later();
+    }
     let ordered = received.group().is_some();
     let mut received = Arc::new(received);
     loop {
-        let job = Job { received: received.clone(), lease: settle.lease() };
+        let job = Job { received: received.clone(), lease: settle.lease(), core: settle.core().clone() };
         let outcome = outcome_of(&received, guarded(|| handler(job)).await);
         if settle.held().is_lost() {
             // Another delivery decides about the message now.

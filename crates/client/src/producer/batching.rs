@@ -3,7 +3,11 @@
 use tokio::time::Instant;
 
 use super::{Core, Sent};
-use crate::{Message, SendError, message::DEDUP_KEY, transport::Outgoing};
+use crate::{
+    Message, SendError,
+    message::DEDUP_KEY,
+    transport::{Outgoing, Purpose},
+};
 
 /// Messages of one request, as the engine and Apache's brokers take them.
 const COUNT_MAX: usize = 512;
@@ -102,6 +106,7 @@ impl Core {
             packed: false,
             body: message.body.clone(),
             born_at: crate::message_id::now_ms(),
+            purpose: Purpose::Plain,
             message,
         }
     }

@@ -1,12 +1,17 @@
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::mpsc;
+
 use super::{
-    Core, Counters, Producer, Settings,
+    Checker, Core, Counters, Producer, Requester, Settings, TransactionProducerBuilder,
     faults::{FaultPolicy, Faults},
     limit::{self, Limit},
     selector::{Selector, Turn},
 };
-use crate::{Backoff, BuildError, Client, transport::Role};
+use crate::{
+    Backoff, BuildError, Client, RouteError,
+    transport::{Check, Role},
+};
 
 const GROUP: &str = "redstart-client";
 const ATTEMPTS: u32 = 3;
@@ -18,7 +23,7 @@ const COMPRESS_FROM: usize = 4096;
 #[derive(Debug, Clone)]
 #[must_use = "a producer comes from `build`"]
 pub struct ProducerBuilder {
-    client: Client,
+    pub(super) client: Client,
     group: String,
     timeout: Duration,
     attempts: u32,
@@ -119,10 +124,36 @@ impl ProducerBuilder {
         faults
     }
 
+    /// A producer of messages that are delivered only if local work succeeds. The checker says what became of that work when the
+    /// server asks. The group should be the same in all processes that have the same checker.
+    pub fn transactions<C: Checker>(self, checker: C) -> TransactionProducerBuilder<C> {
+        TransactionProducerBuilder::new(self, checker)
+    }
+
+    /// Builds a requester, which waits for answers to its messages. Over Remoting.
+    pub async fn requests(self) -> Result<Requester, BuildError> {
+        Requester::build(self).await
+    }
+
     /// Builds the producer. Every fault of the settings is named at once.
     pub async fn build(self) -> Result<Producer, BuildError> {
+        Ok(Producer { core: self.start(Vec::new(), None).await? })
+    }
+
+    pub(super) async fn start(
+        self,
+        topics: Vec<String>,
+        checks: Option<mpsc::Sender<Check>>,
+    ) -> Result<Arc<Core>, BuildError> {
         BuildError::check(self.check())?;
-        let session = self.client.session(Role::Producer { group: self.group }).await?;
+        for topic in &topics {
+            match self.client.route(topic).await {
+                Ok(_) => {}
+                Err(RouteError::Call { error, .. }) => return Err(error.into()),
+                Err(error) => BuildError::check(vec![error.to_string()])?,
+            }
+        }
+        let session = self.client.session(Role::Producer { group: self.group, topics, checks }).await?;
         let core = Arc::new(Core {
             session,
             settings: Settings {
@@ -140,6 +171,6 @@ impl ProducerBuilder {
             client: self.client,
         });
         core.client.adopt_producer(&core);
-        Ok(Producer { core })
+        Ok(core)
     }
 }

@@ -4,7 +4,9 @@ mod batching;
 mod builder;
 mod faults;
 mod limit;
+mod request;
 mod selector;
+mod transaction;
 
 use std::{
     sync::{
@@ -18,9 +20,14 @@ pub use builder::ProducerBuilder;
 pub use faults::FaultPolicy;
 use faults::{Faults, Outcome};
 use limit::Limit;
+pub use request::{RequestError, Requester, RequesterCounters};
 use selector::{Attempt, Turn};
 pub use selector::{ChooseQueue, Selector};
 use tokio::time::Instant;
+pub use transaction::{
+    Checker, ExecuteError, Executed, Prepared, TransactionError, TransactionProducer,
+    TransactionProducerBuilder, Verdict,
+};
 
 use crate::{
     Backoff, CallError, Client, Message, Queue, RouteError, SendError, ServerCode, ShutdownReport,
@@ -28,7 +35,7 @@ use crate::{
     message::BODY_BYTES_MAX,
     message_id::now_ms,
     route::{Place, Route},
-    transport::{Outgoing, Session, Stored},
+    transport::{Outgoing, Purpose, Session, Stored, Transaction},
 };
 
 /// A message that a server has stored.
@@ -45,6 +52,8 @@ pub struct Sent {
     pub recall: Option<String>,
     /// How safe it is.
     pub status: SendStatus,
+    /// The transaction that it has begun.
+    pub(crate) transaction: Option<Transaction>,
 }
 
 /// How safe a stored message is.
@@ -145,9 +154,7 @@ impl Producer {
 
     /// What this producer has done.
     pub fn counters(&self) -> ProducerCounters {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { sent, failed, retries } = &self.core.counters;
-        ProducerCounters { sent: read(sent), failed: read(failed), retries: read(retries) }
+        self.core.counters()
     }
 
     /// Takes no more messages and waits for those on their way, until the time is over. The report says how many were left.
@@ -162,11 +169,33 @@ impl Core {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn counters(&self) -> ProducerCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { sent, failed, retries } = &self.counters;
+        ProducerCounters { sent: read(sent), failed: read(failed), retries: read(retries) }
+    }
+
+    /// Tells the brokers of a topic who this client is, if this is the first that it has to do with them.
+    async fn introduce(&self, topic: &str) {
+        if self.client.known_route(topic).is_none()
+            && let Ok(route) = self.client.route(topic).await
+        {
+            self.client.net().heartbeat(&route.addresses).await;
+        }
+    }
+
     async fn send(&self, message: Message) -> Result<Sent, SendError> {
+        self.send_for(message, Purpose::Plain).await
+    }
+
+    async fn send_for(&self, message: Message, purpose: Purpose) -> Result<Sent, SendError> {
         let deadline = Instant::now() + self.settings.timeout;
         message.check(self.body_bytes_max())?;
+        if matches!(purpose, Purpose::Half { .. }) {
+            message.check_transactional()?;
+        }
         let _room = self.limit.take(1, message.weight(), deadline).await?;
-        let outgoing = [self.outgoing(message)];
+        let outgoing = [Outgoing { purpose, ..self.outgoing(message) }];
         self.deliver(&outgoing, deadline).await?.pop().unwrap_or(Err(SendError::ShutDown))
     }
 
@@ -183,6 +212,7 @@ impl Core {
             packed: packed.is_some(),
             body: packed.unwrap_or_else(|| message.body.clone()),
             born_at: now_ms(),
+            purpose: Purpose::Plain,
             message,
         }
     }
@@ -333,6 +363,7 @@ fn sent(place: &Place, stored: Stored) -> Sent {
         offset: stored.offset,
         recall: stored.recall,
         status: stored.status,
+        transaction: stored.transaction,
     }
 }
 

@@ -175,33 +175,15 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use super::*;
-    use crate::Received;
+    use crate::{Received, received::tests::message};
 
     fn queue(id: i32) -> Queue {
         Queue::new("t", "b", id)
     }
 
     fn batch(id: i32, offsets: std::ops::Range<i64>) -> QueueBatch {
-        let message = |offset: i64| Received {
-            id: offset.to_string(),
-            queue: queue(id),
-            offset,
-            attempt: 1,
-            body: Ok("x".into()),
-            tag: None,
-            keys: Vec::new(),
-            group: None,
-            priority: None,
-            properties: Vec::new(),
-            born_at: SystemTime::UNIX_EPOCH,
-            stored_at: SystemTime::UNIX_EPOCH,
-            deliver_at: None,
-            born_host: String::new(),
-            dead_letter: None,
-        };
+        let message = |offset: i64| Received { queue: queue(id), offset, ..message(&offset.to_string()) };
         QueueBatch { queue: queue(id), next_offset: offsets.end, messages: offsets.map(message).collect() }
     }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod remoting;
+mod replies;
 
 use std::{
     sync::Arc,
@@ -10,11 +11,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::watch;
+pub(crate) use replies::Replies;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     CallError, Filter, Message, Received, SendStatus,
     body::Packing,
+    received::ReplyTo,
     route::{Place, Route},
 };
 
@@ -28,6 +31,45 @@ pub(crate) struct Outgoing {
     pub packed: bool,
     /// Milliseconds since 1970.
     pub born_at: i64,
+    pub purpose: Purpose,
+}
+
+/// What a message is sent for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be delivered.
+    Plain,
+    /// To be delivered when its transaction is committed.
+    Half { check_after: Option<Duration> },
+    /// To be answered.
+    Request { correlation: String, within: Duration },
+}
+
+/// What names an open transaction to its server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    pub address: Arc<str>,
+    pub topic: String,
+    pub broker: String,
+    pub message_id: String,
+    pub id: String,
+    /// Where the half message is, which Remoting names it by.
+    pub half_offset: i64,
+    pub physical_offset: i64,
+}
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Commit,
+    Rollback,
+}
+
+/// A server asks what became of a transaction.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub message: Received,
+    pub transaction: Transaction,
 }
 
 /// What a server says of a message that it has stored.
@@ -38,13 +80,23 @@ pub(crate) struct Stored {
     pub offset: Option<i64>,
     pub recall: Option<String>,
     pub status: SendStatus,
+    pub transaction: Option<Transaction>,
 }
 
 /// What a part of the application is to the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Role {
-    Producer { group: String },
-    Consumer { group: String, subscriptions: Vec<(String, Filter)>, consuming: Consuming },
+    /// With the topics that it says it sends to, and what answers checks of transactions.
+    Producer {
+        group: String,
+        topics: Vec<String>,
+        checks: Option<mpsc::Sender<Check>>,
+    },
+    Consumer {
+        group: String,
+        subscriptions: Vec<(String, Filter)>,
+        consuming: Consuming,
+    },
 }
 
 /// How a consumer gets its messages, as servers tell consumers apart.
@@ -65,7 +117,7 @@ pub(crate) enum Consuming {
 impl Role {
     pub fn group(&self) -> &str {
         match self {
-            Role::Producer { group } | Role::Consumer { group, .. } => group,
+            Role::Producer { group, .. } | Role::Consumer { group, .. } => group,
         }
     }
 }
@@ -207,6 +259,15 @@ impl Net {
         }
     }
 
+    /// The requests of this client, where the protocol has any.
+    pub fn replies(&self) -> Option<Arc<Replies>> {
+        match self {
+            Net::Remoting(net) => Some(net.replies()),
+            #[cfg(feature = "grpc")]
+            Net::Grpc(_) => None,
+        }
+    }
+
     /// The name of this client among the members of its groups.
     pub fn client_id(&self) -> &str {
         each!(self, net => net.client_id())
@@ -265,6 +326,25 @@ impl Session {
         within: Duration,
     ) -> Result<String, CallError> {
         each_session!(self, session => session.recall(at, topic, handle, within).await)
+    }
+
+    /// Says how a transaction ends; `checked` if the server has asked.
+    pub async fn end_transaction(
+        &self,
+        transaction: &Transaction,
+        verdict: Verdict,
+        checked: bool,
+    ) -> Result<(), CallError> {
+        each_session!(self, session => session.end_transaction(transaction, verdict, checked).await)
+    }
+
+    /// Answers a request. gRPC carries no answers, and its messages do not say that they expect one.
+    pub async fn reply(&self, to: &ReplyTo, body: Bytes) -> Result<(), CallError> {
+        match self {
+            Session::Remoting(session) => session.reply(to, body).await,
+            #[cfg(feature = "grpc")]
+            Session::Grpc(_) => Ok(()),
+        }
     }
 
     pub async fn receive(&self, fetch: &Fetch<'_>) -> Result<Vec<Fetched>, CallError> {

@@ -36,12 +36,13 @@ pub(super) enum Method {
     UpdateOffset,
     GetOffset,
     QueryOffset,
+    EndTransaction,
     Heartbeat,
     NotifyClientTermination,
     Telemetry,
 }
 
-const METHODS: [&str; 14] = [
+const METHODS: [&str; 15] = [
     "QueryRoute",
     "SendMessage",
     "ReceiveMessage",
@@ -53,6 +54,7 @@ const METHODS: [&str; 14] = [
     "UpdateOffset",
     "GetOffset",
     "QueryOffset",
+    "EndTransaction",
     "Heartbeat",
     "NotifyClientTermination",
     "Telemetry",

@@ -7,12 +7,12 @@ use redstart_wire::{
     v2::{Encoding, FilterExpression, FilterType, Message as WireMessage, MessageType, SystemProperties},
 };
 
-use super::{resource, wire_time};
+use super::{resource, wire_duration, wire_time};
 use crate::{
     Filter, Message, Queue, Received,
     body::unpack,
     received::{DEAD_LETTER_REASON, DeadLetterOrigin},
-    transport::Outgoing,
+    transport::{Outgoing, Purpose},
 };
 
 pub(super) fn filter_expression(filter: &Filter) -> FilterExpression {
@@ -25,7 +25,12 @@ pub(super) fn filter_expression(filter: &Filter) -> FilterExpression {
 
 pub(super) fn to_wire(outgoing: &Outgoing, queue: i32) -> WireMessage {
     let Message { topic, tag, keys, group, delivery, priority, properties, .. } = &outgoing.message;
+    let check_after = match outgoing.purpose {
+        Purpose::Half { check_after } => Some(check_after),
+        _ => None,
+    };
     let message_type = match (group, delivery, priority) {
+        _ if check_after.is_some() => MessageType::Transaction,
         (Some(_), _, _) => MessageType::Fifo,
         (None, Some(_), _) => MessageType::Delay,
         (None, None, Some(_)) => MessageType::Priority,
@@ -43,6 +48,7 @@ pub(super) fn to_wire(outgoing: &Outgoing, queue: i32) -> WireMessage {
         queue_id: queue,
         message_group: group.clone(),
         priority: priority.map(i32::from),
+        orphaned_transaction_recovery_duration: check_after.flatten().map(wire_duration),
         ..SystemProperties::default()
     };
     WireMessage {
@@ -89,6 +95,7 @@ pub(super) fn received(topic: &str, broker: &str, message: WireMessage) -> (Rece
             id: origin.message_id,
             reason,
         }),
+        reply_to: None,
         id: system.message_id,
     };
     (received, system.receipt_handle.unwrap_or_default())
@@ -107,6 +114,7 @@ mod tests {
             message,
             packed: false,
             born_at: 1500,
+            purpose: Purpose::Plain,
         };
         let mut wire = to_wire(&outgoing, 3);
         let system = wire.system_properties.as_mut().expect("they are set");
@@ -133,6 +141,7 @@ mod tests {
                 message,
                 packed: true,
                 born_at: 0,
+                purpose: Purpose::Plain,
             };
             let system = to_wire(&outgoing, 0).system_properties.expect("set");
             assert_eq!(system.body_encoding(), Encoding::Gzip);

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use redstart_wire::v2::{
-    Code, RecallMessageRequest, RecallMessageResponse, SendMessageRequest, SendMessageResponse,
-    SendResultEntry,
+    Code, EndTransactionRequest, EndTransactionResponse, RecallMessageRequest, RecallMessageResponse,
+    SendMessageRequest, SendMessageResponse, SendResultEntry, TransactionResolution, TransactionSource,
 };
 
 use super::{Session, accept, channel::Method, convert::to_wire, resource};
 use crate::{
     CallError, SendStatus,
     route::Place,
-    transport::{Outgoing, Stored},
+    transport::{Outgoing, Stored, Transaction, Verdict},
 };
 
 impl Session {
@@ -58,6 +58,31 @@ impl Session {
         Ok(())
     }
 
+    pub async fn end_transaction(
+        &self,
+        transaction: &Transaction,
+        verdict: Verdict,
+        checked: bool,
+    ) -> Result<(), CallError> {
+        let resolution = match verdict {
+            Verdict::Commit => TransactionResolution::Commit,
+            Verdict::Rollback => TransactionResolution::Rollback,
+        };
+        let source =
+            if checked { TransactionSource::SourceServerCheck } else { TransactionSource::SourceClient };
+        let request = EndTransactionRequest {
+            topic: Some(resource(&transaction.topic)),
+            message_id: transaction.message_id.clone(),
+            transaction_id: transaction.id.clone(),
+            resolution: resolution.into(),
+            source: source.into(),
+            trace_context: String::new(),
+        };
+        let answer: EndTransactionResponse =
+            self.call(&transaction.address, Method::EndTransaction, &request, self.net.timeout).await?;
+        accept(&transaction.address, answer.status.as_ref())
+    }
+
     pub async fn recall(
         &self,
         at: &Place,
@@ -95,5 +120,14 @@ fn stored(
         offset: (own_entry && message.message.delivery.is_none()).then_some(entry.offset),
         recall: Some(entry.recall_handle.clone()).filter(|handle| !handle.is_empty()),
         status,
+        transaction: Some(&entry.transaction_id).filter(|id| !id.is_empty()).map(|id| Transaction {
+            address: to.address.clone(),
+            topic: to.queue.topic.clone(),
+            broker: to.queue.broker.clone(),
+            message_id: message.id.clone(),
+            id: id.clone(),
+            half_offset: 0,
+            physical_offset: 0,
+        }),
     })
 }

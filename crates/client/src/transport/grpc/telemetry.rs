@@ -8,9 +8,9 @@ use std::{
 
 use http::HeaderValue;
 use redstart_wire::v2::{
-    ClientType, Code, Publishing, Resource, Settings, Status, Subscription, SubscriptionEntry,
-    TelemetryCommand, ThreadStackTrace, Ua, VerifyMessageResult, retry_policy::Strategy, settings::PubSub,
-    telemetry_command::Command,
+    ClientType, Code, Publishing, RecoverOrphanedTransactionCommand, Resource, Settings, Status,
+    Subscription, SubscriptionEntry, TelemetryCommand, ThreadStackTrace, Ua, VerifyMessageResult,
+    retry_policy::Strategy, settings::PubSub, telemetry_command::Command,
 };
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -18,12 +18,12 @@ use super::{
     Grpc, accept,
     channel::{Method, framed},
     client_type,
-    convert::filter_expression,
+    convert::{filter_expression, received},
     resource, wire_duration,
 };
 use crate::{
     Backoff, CallError,
-    transport::{GroupRules, Role},
+    transport::{Check, GroupRules, Role, Transaction},
 };
 
 /// How long a receive of this client waits at most, as it tells the server.
@@ -87,9 +87,11 @@ impl Shared {
     /// What this role tells the server.
     fn settings(&self, net: &Grpc) -> Settings {
         let pub_sub = match &self.role {
-            Role::Producer { .. } => {
-                PubSub::Publishing(Publishing { validate_message_type: true, ..Publishing::default() })
-            }
+            Role::Producer { topics, .. } => PubSub::Publishing(Publishing {
+                topics: topics.iter().map(|topic| resource(topic)).collect(),
+                validate_message_type: true,
+                ..Publishing::default()
+            }),
             Role::Consumer { group, subscriptions, .. } => PubSub::Subscription(Subscription {
                 group: Some(resource(group)),
                 subscriptions: subscriptions
@@ -236,6 +238,26 @@ impl Stream {
         }
     }
 
+    /// Hands a check to the producer. One for which there is no room is asked again.
+    fn check(&self, asked: RecoverOrphanedTransactionCommand) {
+        let Role::Producer { checks: Some(checks), .. } = &self.shared.role else { return };
+        let Some(message) = asked.message else { return };
+        let topic = message.topic.as_ref().map(|topic| topic.name.clone()).unwrap_or_default();
+        let (message, _) = received(&topic, "", message);
+        let transaction = Transaction {
+            address: self.address.clone(),
+            topic,
+            broker: String::new(),
+            message_id: message.id.clone(),
+            id: asked.transaction_id,
+            half_offset: 0,
+            physical_offset: 0,
+        };
+        if checks.try_send(Check { message, transaction }).is_err() {
+            tracing::warn!(address = %self.address, "a check of a transaction was not answered");
+        }
+    }
+
     async fn serve(
         &self,
         net: &Arc<Grpc>,
@@ -279,6 +301,10 @@ impl Stream {
                 }
                 Some(Command::VerifyMessageCommand(asked)) => {
                     Some(Command::VerifyMessageResult(VerifyMessageResult { nonce: asked.nonce }))
+                }
+                Some(Command::RecoverOrphanedTransactionCommand(asked)) => {
+                    self.check(asked);
+                    None
                 }
                 Some(_) => None,
                 // A status alone says that the settings were refused.

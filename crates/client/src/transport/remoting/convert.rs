@@ -1,16 +1,18 @@
 //! A stored message as the application sees it.
 
+use std::sync::Arc;
+
 use redstart_wire::remoting::{StoredMessage, offset_message_id, read_properties};
 
 use crate::{
     Queue, Received,
     body::unpack,
     message::is_reserved,
-    received::{DEAD_LETTER_REASON, DeadLetterOrigin, time_of_ms},
+    received::{DEAD_LETTER_REASON, DeadLetterOrigin, ReplyTo, time_of_ms},
 };
 
 /// A message of a broker. A message that comes again through a retry topic has the topic that it was sent to.
-pub(super) fn received(broker: &str, stored: &StoredMessage<'_>) -> Received {
+pub(super) fn received(address: &Arc<str>, broker: &str, stored: &StoredMessage<'_>) -> Received {
     let all = read_properties(&stored.properties);
     let find = |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let owned = |name: &str| find(name).map(str::to_owned);
@@ -36,6 +38,14 @@ pub(super) fn received(broker: &str, stored: &StoredMessage<'_>) -> Received {
             topic: topic.to_owned(),
             id: find("DLQ_ORIGIN_MESSAGE_ID").unwrap_or_default().to_owned(),
             reason: owned(DEAD_LETTER_REASON),
+        }),
+        reply_to: find("REPLY_TO_CLIENT").zip(find("CORRELATION_ID")).map(|(client, correlation)| ReplyTo {
+            address: address.clone(),
+            broker: broker.to_owned(),
+            cluster: find("CLUSTER").unwrap_or("DefaultCluster").to_owned(),
+            client: client.to_owned(),
+            correlation: correlation.to_owned(),
+            ttl: owned("TTL"),
         }),
     }
 }

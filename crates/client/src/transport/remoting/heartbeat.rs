@@ -18,13 +18,17 @@ use crate::{
 impl Remoting {
     /// Tells all roles to these brokers. A broker that does not take it is told again at the next turn.
     pub async fn heartbeat(&self, addresses: &[Arc<str>]) {
-        let Some(body) = self.heartbeat_body() else { return };
+        let Some(request) = self.heartbeat_request() else { return };
         for address in addresses {
-            let request = Command { body: body.clone().into(), ..Command::request(code::HEART_BEAT) };
-            if let Err(error) = self.call(address, request, self.settings.timeout).await {
+            if let Err(error) = self.call(address, request.clone(), self.settings.timeout).await {
                 tracing::debug!(%error, "a heartbeat was not taken");
             }
         }
+    }
+
+    pub(super) fn heartbeat_request(&self) -> Option<Command> {
+        let body = self.heartbeat_body()?;
+        Some(Command { body: body.into(), ..Command::request(code::HEART_BEAT) })
     }
 
     fn heartbeat_body(&self) -> Option<Vec<u8>> {
@@ -35,7 +39,7 @@ impl Remoting {
         let mut heartbeat = Heartbeat { client_id: self.settings.client_id.clone(), ..Heartbeat::default() };
         for role in members.values() {
             match role {
-                Role::Producer { group } => {
+                Role::Producer { group, .. } => {
                     heartbeat.producer_data_set.push(ProducerData { group_name: group.clone() });
                 }
                 Role::Consumer { consuming: Consuming::Assigned, .. } => {}

@@ -6,6 +6,7 @@ mod pop;
 mod pull;
 mod questions;
 mod send;
+mod transactions;
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,7 @@ use tokio::{
 };
 
 use self::questions::{Answering, QUESTIONS_MAX, answer_all};
-use super::Role;
+use super::{Replies, Role};
 use crate::{
     CallError, Connection, Credentials, Question, ServerCode, Tls, random::random_below, route::Route,
 };
@@ -51,7 +52,7 @@ pub(crate) struct Remoting {
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// The name server that answered last.
     name_server: AtomicUsize,
-    members: Mutex<HashMap<u64, Role>>,
+    members: Arc<Mutex<HashMap<u64, Role>>>,
     next_member: AtomicU64,
     /// Where connections hand requests of brokers to.
     questions: mpsc::Sender<Question>,
@@ -77,14 +78,15 @@ impl Remoting {
     pub fn new(settings: Settings) -> Remoting {
         let first = random_below(settings.addresses.len());
         let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
-        let answering = Answering::default();
+        let members: Arc<Mutex<HashMap<u64, Role>>> = Arc::default();
+        let answering = Answering { members: members.clone(), ..Answering::default() };
         let answerer = tokio::spawn(answer_all(answering.clone(), asked)).abort_handle();
         Remoting {
             settings,
             connections: RwLock::default(),
             opening: Mutex::default(),
             name_server: AtomicUsize::new(first),
-            members: Mutex::default(),
+            members,
             next_member: AtomicU64::new(0),
             questions,
             answering,
@@ -98,6 +100,10 @@ impl Remoting {
 
     pub fn membership(&self) -> watch::Receiver<u64> {
         self.answering.membership.subscribe()
+    }
+
+    pub fn replies(&self) -> Arc<Replies> {
+        self.answering.replies.clone()
     }
 
     pub fn has_member(&self, group: &str) -> bool {
@@ -133,6 +139,12 @@ impl Remoting {
         let questions = Some(self.questions.clone());
         let opened = Connection::open_with(address, self.settings.tls.as_ref(), questions).await?;
         let opened = Arc::new(opened.with_credentials(self.settings.credentials.clone()));
+        // A broker forgets a client whose connection ends, and would ask it nothing until the next heartbeat.
+        if !self.settings.addresses.iter().any(|name_server| name_server == address)
+            && let Some(heartbeat) = self.heartbeat_request()
+        {
+            opened.tell(heartbeat)?;
+        }
         let mut connections = self.connections.write().unwrap_or_else(PoisonError::into_inner);
         connections.insert(address.to_owned(), opened.clone());
         Ok(opened)

@@ -72,7 +72,7 @@ impl Session {
                 break;
             };
             let receipt = batch.receipt(address, &fetch.from.queue.topic, &stored);
-            let mut received = received(batch.broker, &stored);
+            let mut received = received(address, batch.broker, &stored);
             received.queue.topic.clone_from(&fetch.from.queue.topic);
             fetched.push(Fetched { received, receipt });
         }

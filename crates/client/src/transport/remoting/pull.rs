@@ -46,7 +46,7 @@ impl Session {
         while found && !body.is_empty() {
             let stored = StoredMessage::decode(&mut body)
                 .ok_or_else(|| malformed(address, "a message that cannot be read"))?;
-            messages.push(received(&queue.broker, &stored));
+            messages.push(received(address, &queue.broker, &stored));
         }
         // Brokers compare hashes of tags.
         messages.retain(|message| pull.filter.takes_tag(message.tag()));

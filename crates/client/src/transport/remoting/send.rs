@@ -9,7 +9,7 @@ use super::{Session, TEMPLATE_QUEUES, TEMPLATE_TOPIC, malformed, refused};
 use crate::{
     CallError, Message, SendStatus,
     route::Place,
-    transport::{Outgoing, Stored},
+    transport::{Outgoing, Purpose, Stored},
 };
 
 impl Session {
@@ -44,6 +44,10 @@ impl Session {
                 offset: message.message.delivery.is_none().then_some(offset),
                 recall: recall.clone(),
                 status,
+                transaction: match message.purpose {
+                    Purpose::Half { .. } => Session::transaction(to, message, &answer),
+                    _ => None,
+                },
             })
         });
         Ok(stored.collect())
@@ -56,7 +60,7 @@ impl Session {
 
     fn single(&self, to: &Place, message: &Outgoing) -> Command {
         let mut request = self.header(code::SEND_MESSAGE_V2, to, message);
-        request.fields.add("i", properties(message));
+        request.fields.add("i", properties(message, &self.identity()));
         request.fields.add("m", false);
         request.body = message.body.clone();
         request
@@ -66,12 +70,18 @@ impl Session {
         let mut request = self.header(code::SEND_BATCH_MESSAGE, to, &messages[0]);
         request.fields.add("i", "WAIT\u{1}true\u{2}");
         request.fields.add("m", true);
-        request.body = entries(messages);
+        request.body = entries(messages, &self.identity());
         request
     }
 
+    fn identity(&self) -> Identity<'_> {
+        Identity { client: &self.net.settings.client_id, group: self.role.group() }
+    }
+
     fn header(&self, code: i32, to: &Place, message: &Outgoing) -> Command {
-        let system_flag = if message.packed { flag::COMPRESSED } else { 0 };
+        let half = matches!(message.purpose, Purpose::Half { .. });
+        let system_flag = if message.packed { flag::COMPRESSED } else { 0 }
+            | if half { flag::TRANSACTION_PREPARED } else { 0 };
         Command::request(code)
             .and("a", self.role.group())
             .and("b", &to.queue.topic)
@@ -103,17 +113,24 @@ impl Session {
     }
 }
 
-fn entries(messages: &[Outgoing]) -> Bytes {
+fn entries(messages: &[Outgoing], sender: &Identity<'_>) -> Bytes {
     let bytes: usize = messages.iter().map(|message| message.body.len() + 256).sum();
     let mut body = BytesMut::with_capacity(bytes);
     for message in messages {
-        BatchEntry { flag: 0, properties: properties(message), body: message.body.clone() }.encode(&mut body);
+        BatchEntry { flag: 0, properties: properties(message, sender), body: message.body.clone() }
+            .encode(&mut body);
     }
     body.freeze()
 }
 
+/// Who sends, as properties of messages say it.
+struct Identity<'a> {
+    client: &'a str,
+    group: &'a str,
+}
+
 /// The properties of a message as one text.
-fn properties(outgoing: &Outgoing) -> String {
+fn properties(outgoing: &Outgoing, sender: &Identity<'_>) -> String {
     let Message { tag, keys, group, delivery, priority, properties, .. } = &outgoing.message;
     let mut text = String::with_capacity(128);
     let mut put = |name: &str, value: &str| put_properties([(name, value)], &mut text);
@@ -136,6 +153,21 @@ fn properties(outgoing: &Outgoing) -> String {
     if let Some(priority) = priority {
         put("_SYS_MSG_PRIORITY_", &priority.to_string());
     }
+    match &outgoing.purpose {
+        Purpose::Plain => {}
+        Purpose::Half { check_after } => {
+            put("TRAN_MSG", "true");
+            put("PGROUP", sender.group);
+            if let Some(time) = check_after {
+                put("CHECK_IMMUNITY_TIME_IN_SECONDS", &time.as_secs().max(1).to_string());
+            }
+        }
+        Purpose::Request { correlation, within } => {
+            put("CORRELATION_ID", correlation);
+            put("REPLY_TO_CLIENT", sender.client);
+            put("TTL", &within.as_millis().to_string());
+        }
+    }
     for (name, value) in properties {
         put(name, value);
     }
@@ -152,7 +184,12 @@ mod tests {
 
     fn outgoing(message: Message) -> Outgoing {
         let body = message.body().clone();
-        Outgoing { id: "ID".to_owned(), message, body, packed: false, born_at: 1000 }
+        let purpose = Purpose::Plain;
+        Outgoing { id: "ID".to_owned(), message, body, packed: false, born_at: 1000, purpose }
+    }
+
+    fn properties(outgoing: &Outgoing) -> String {
+        super::properties(outgoing, &Identity { client: "c", group: "g" })
     }
 
     #[test]
@@ -184,7 +221,8 @@ mod tests {
     #[test]
     fn a_batch_holds_every_message_with_its_properties() {
         let messages = [outgoing(Message::new("t", "one").tag("a")), outgoing(Message::new("t", "two"))];
-        let read = decode_batch(entries(&messages), 9).expect("a batch");
+        let read =
+            decode_batch(entries(&messages, &Identity { client: "c", group: "g" }), 9).expect("a batch");
         assert_eq!(read.len(), 2);
         assert_eq!((&read[0].body[..], &read[1].body[..]), (&b"one"[..], &b"two"[..]));
         assert!(read[0].properties.contains("TAGS\u{1}a"));

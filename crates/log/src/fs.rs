@@ -16,7 +16,7 @@ use std::{
 
 use rustix::{
     buffer::spare_capacity,
-    fs::{Advice, FallocateFlags, FlockOperation},
+    fs::{Advice, FallocateFlags, FlockOperation, SeekFrom},
     io::{Errno, ReadWriteFlags},
 };
 
@@ -226,6 +226,16 @@ impl StorageFile for FsFile {
         Ok(cached + read)
     }
 
+    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
+        // It moves the handle's own offset, which no call uses.
+        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => Ok(data.max(offset)),
+            Err(Errno::NXIO) => Ok(self.len()?.max(offset)),
+            // Not every file system can tell.
+            Err(_) => Ok(offset),
+        }
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
@@ -294,6 +304,23 @@ mod tests {
         let _lock = storage.lock().expect("a lock");
         assert_eq!((mode(&given), mode(&made)), (0o755, 0o700));
         assert_eq!((mode(&made.join("x")), mode(&made.join(names::LOCK))), (0o600, 0o600));
+    }
+
+    #[test]
+    fn room_that_was_never_written_is_skipped_and_what_is_written_is_not() {
+        const WRITTEN: u64 = (5 << 20) + 123;
+        const LEN: u64 = 8 << 20;
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = FsStorage::open(dir.path()).expect("a storage").create("x").expect("a file");
+        file.allocate(LEN).expect("room");
+        assert!(file.skip_unwritten(0).expect("an offset") <= LEN);
+        file.write_at(WRITTEN, &[1]).expect("written");
+        for (from, limit) in
+            [(0, WRITTEN), (WRITTEN - 1, WRITTEN), (WRITTEN, WRITTEN), (WRITTEN + 1, LEN), (LEN, LEN)]
+        {
+            let found = file.skip_unwritten(from).expect("an offset");
+            assert!((from..=limit).contains(&found), "{found} from {from} on");
+        }
     }
 
     #[test]

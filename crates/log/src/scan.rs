@@ -39,6 +39,11 @@ impl<'a> Window<'a> {
         self.len
     }
 
+    /// See [`StorageFile::skip_unwritten`].
+    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
+        self.file.skip_unwritten(offset)
+    }
+
     /// `len` bytes from `offset` on; fewer where the file ends.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let left = self.len.saturating_sub(offset);
@@ -211,6 +216,8 @@ pub(crate) fn look_beyond(
     let mut beyond = Beyond::default();
     let mut offset = from;
     while offset < window.file_len() {
+        // Most of a segment is room for frames to come. To read it would take longer than everything else at the start.
+        offset = window.skip_unwritten(offset)?;
         let block = window.at(offset, SEARCH_BYTES + frame::HEADER_BYTES)?;
         let searched = block.len().min(SEARCH_BYTES);
         if searched == 0 {

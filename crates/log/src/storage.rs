@@ -71,6 +71,12 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
         self.read_at(offset, buffer)
     }
 
+    /// An offset from this one on before which all bytes are zero; the file's length if no other byte follows. It may be short of the first
+    /// byte that is not zero: a storage that does not know where room was reserved and never written returns `offset`.
+    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
+        Ok(offset)
+    }
+
     /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

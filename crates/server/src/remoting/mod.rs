@@ -473,8 +473,9 @@ async fn serve(
 fn reserve(what: &'static str, address: SocketAddr) -> Result<TcpSocket, StartError> {
     let reserve = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Connections of a process before this one may still be ending.
-        socket.set_reuseaddr(true)?;
+        // Connections of a process before this one may still be ending. Where the system chooses the port, it could choose the
+        // same one twice with this option, since nothing listens yet.
+        socket.set_reuseaddr(address.port() != 0)?;
         socket.bind(address)?;
         Ok(socket)
     };
@@ -526,5 +527,15 @@ mod tests {
         assert_eq!(ip_of("localhost").await, v4);
         assert_eq!(ip_of("[::1]").await, "::1".parse().ok());
         assert_eq!(ip_of("no-such-host.invalid").await, None);
+    }
+
+    #[tokio::test]
+    async fn ports_that_the_system_chooses_are_different() {
+        // With so many, two would be the same almost surely if one could be chosen twice.
+        const MANY: usize = 500;
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let ports = Ports::reserve(any, any, MANY).unwrap();
+        let at = ports.brokers.iter().map(|socket| socket.local_addr().unwrap().port());
+        assert_eq!(at.collect::<std::collections::BTreeSet<u16>>().len(), MANY);
     }
 }

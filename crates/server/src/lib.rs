@@ -10,21 +10,25 @@ pub mod durable_file;
 pub mod grpc;
 mod handover;
 pub mod http;
+mod invisible_time;
 pub mod listen;
 mod proxies;
 mod proxy_header;
 pub mod remoting;
 mod resources;
+mod scope;
 pub mod scrub;
 pub mod sealing_keys;
 pub mod shard;
 mod shards;
+mod signer;
 mod stall_detector;
 pub mod statistics;
 mod stream;
 mod throttle;
 pub mod tls;
 mod transport;
+mod user_properties;
 
 use std::pin::Pin;
 
@@ -34,6 +38,7 @@ pub use byte_budget::{ByteBudget, DEFAULT_BYTES};
 pub use proxies::Proxies;
 pub use resources::Resources;
 pub use shards::{CatalogueError, CatalogueRefusal, ServedShard, ShardNumber, Shards, broker_names};
+pub use signer::Signer;
 pub use transport::Transport;
 
 /// A front end at work. Behind a trait object its code is compiled once, with this crate, and not again by each crate that runs it.

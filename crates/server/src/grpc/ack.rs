@@ -1,6 +1,6 @@
 //! AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what a consumer does with a delivery.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use redstart_engine::{AckError, Engine, ForwardError, Receipt, Timestamp};
 use redstart_wire::v2::{
@@ -12,12 +12,12 @@ use redstart_wire::v2::{
 use super::{
     admission::{Admitted, Refusable},
     convert::from_duration,
-    receive::not_early,
     refusal::{Refusal, ok, summary},
-    scope::{Scope, ScopedError},
     service::Service,
 };
 use crate::{
+    invisible_time::{RETRY_DELAY_MIN, not_early},
+    scope::{Scope, ScopedError},
     shard::ChangeError,
     shards::{ServedShard, ShardNumber},
 };
@@ -25,8 +25,6 @@ use crate::{
 const ENTRIES_MAX: usize = 1024;
 /// Length of an id or a handle, which are sent back. Those of this broker are far shorter.
 const TEXT_LEN_MAX: usize = 1024;
-/// A message that a consumer returns is invisible for at least this long: some clients compute no delay themselves.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 
 fn unknown_handle() -> Refusal {
     Refusal::new(Code::InvalidReceiptHandle, "the receipt handle was not made by this broker")
@@ -49,7 +47,7 @@ fn ack_on(
 ) -> Vec<(usize, Result<Receipt, Refusal>)> {
     let fit = |entry: Acked| {
         let checked = scope.check(engine, entry.receipt, entry.lite.as_deref());
-        (entry.at, checked.map(|()| entry.receipt))
+        (entry.at, checked.map(|()| entry.receipt).map_err(Refusal::from))
     };
     let fitting: Vec<(usize, Result<Receipt, Refusal>)> = entries.into_iter().map(fit).collect();
     let receipts: Vec<Receipt> = fitting.iter().filter_map(|(_, fit)| fit.clone().ok()).collect();

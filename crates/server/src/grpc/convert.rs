@@ -12,75 +12,15 @@ use redstart_wire::v2::{
 };
 use sha1::{Digest as _, Sha1};
 
-use super::{refusal::Refusal, signer::to_hex};
+use super::refusal::Refusal;
+use crate::{
+    signer::to_hex,
+    user_properties::{self, TRACE_CONTEXT},
+};
 
-/// The property in which the producer's trace context is stored.
-const TRACE_CONTEXT: &str = "TRACE_CONTEXT";
 /// Bit of the system flag: the body is compressed.
 const COMPRESSED: i32 = 1;
 const MESSAGE_GROUP_LEN_MAX: usize = 64;
-/// User properties of a message, and the bytes of their names and values.
-const USER_PROPERTIES_MAX: usize = 128;
-const USER_PROPERTIES_BYTES_MAX: usize = 16 << 10;
-
-/// Property names that the protocols and the broker use. Users cannot set them.
-const RESERVED: &[&str] = &[
-    "TRACE_ON",
-    "MSG_REGION",
-    "KEYS",
-    "TAGS",
-    "WAIT",
-    "DELAY",
-    "RETRY_TOPIC",
-    "REAL_TOPIC",
-    "REAL_QID",
-    "TRAN_MSG",
-    "PGROUP",
-    "MIN_OFFSET",
-    "MAX_OFFSET",
-    "BUYER_ID",
-    "ORIGIN_MESSAGE_ID",
-    "TRANSFER_FLAG",
-    "CORRECTION_FLAG",
-    "MQ2_FLAG",
-    "RECONSUME_TIME",
-    "UNIQ_KEY",
-    "MAX_RECONSUME_TIMES",
-    "CONSUME_START_TIME",
-    "POP_CK",
-    "POP_CK_OFFSET",
-    "1ST_POP_TIME",
-    "TRAN_PREPARED_QUEUE_OFFSET",
-    "DUP_INFO",
-    "EXTEND_UNIQ_INFO",
-    "INSTANCE_ID",
-    "CORRELATION_ID",
-    "REPLY_TO_CLIENT",
-    "TTL",
-    "ARRIVE_TIME",
-    "PUSH_REPLY_TIME",
-    "CLUSTER",
-    "MSG_TYPE",
-    "INNER_MULTI_QUEUE_OFFSET",
-    "TIMER_DELAY_MS",
-    "TIMER_DELAY_SEC",
-    "TIMER_DELIVER_MS",
-    "TIMER_ENQUEUE_MS",
-    "TIMER_DEQUEUE_MS",
-    "TIMER_ROLL_TIMES",
-    "TIMER_OUT_MS",
-    "TIMER_DEL_UNIQKEY",
-    "TIMER_DELAY_LEVEL",
-    "__BORNHOST",
-    "BORN_TIMESTAMP",
-    "__SHARDINGKEY",
-    "__transactionId__",
-    TRACE_CONTEXT,
-    LITE_TOPIC,
-    DLQ_ORIGIN_TOPIC,
-    DLQ_ORIGIN_MESSAGE_ID,
-];
-
 pub(super) fn duration(time: Duration) -> prost_types::Duration {
     prost_types::Duration { seconds: time.as_secs() as i64, nanos: time.subsec_nanos() as i32 }
 }
@@ -105,7 +45,8 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     if message.body.is_empty() {
         return Err(Refusal::new(Code::MessageBodyEmpty, "message body cannot be empty"));
     }
-    check_user_properties(&message.user_properties)?;
+    let told = message.user_properties.iter();
+    user_properties::check(told.map(|(name, value)| (name.as_str(), value.as_str())))?;
     if system.message_group.as_ref().is_some_and(|group| group.len() > MESSAGE_GROUP_LEN_MAX) {
         let why = format!("message group exceed the max size {MESSAGE_GROUP_LEN_MAX}");
         return Err(Refusal::new(Code::IllegalMessageGroup, why));
@@ -139,27 +80,6 @@ pub(super) fn to_engine(message: WireMessage) -> Result<Message, Refusal> {
     })
 }
 
-/// Checks the properties that a producer sets itself. Properties with a field of their own in the protocol are not counted.
-fn check_user_properties(properties: &HashMap<String, String>) -> Result<(), Refusal> {
-    if let Some(name) = properties.keys().find(|name| RESERVED.contains(&name.as_str())) {
-        let why = format!("property is used by system: {name}");
-        return Err(Refusal::new(Code::IllegalMessagePropertyKey, why));
-    }
-    if properties.len() > USER_PROPERTIES_MAX {
-        let count = properties.len();
-        let why = format!("too many user properties, max is {USER_PROPERTIES_MAX}; the message has {count}");
-        return Err(Refusal::new(Code::MessagePropertiesTooLarge, why));
-    }
-    let size: usize = properties.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if size > USER_PROPERTIES_BYTES_MAX {
-        let why = format!(
-            "the total size of user property is too large, max is {USER_PROPERTIES_BYTES_MAX}; it is {size}"
-        );
-        return Err(Refusal::new(Code::MessagePropertiesTooLarge, why));
-    }
-    Ok(())
-}
-
 /// The delivery of a message: its queue, times and receipt handle.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Envelope {
@@ -191,7 +111,7 @@ pub(super) fn to_wire(fetched: &Fetched, envelope: Envelope) -> Result<WireMessa
             DLQ_ORIGIN_TOPIC => origin_topic = Some((*value).to_owned()),
             DLQ_ORIGIN_MESSAGE_ID => origin_id = Some((*value).to_owned()),
             // Properties between 4.x clients and the broker are not shown to users.
-            name if RESERVED.contains(&name) => {}
+            name if user_properties::is_reserved(name) => {}
             name => {
                 user_properties.insert(name.to_owned(), (*value).to_owned());
             }

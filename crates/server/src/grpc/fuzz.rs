@@ -3,7 +3,8 @@
 use redstart_engine::{Filter, Message};
 use redstart_wire::v2::{FilterExpression, Message as WireMessage, Settings};
 
-use super::{convert, receive, settings, signer::Signer};
+use super::{convert, receive, settings};
+use crate::signer::Signer;
 
 /// A message as the engine would store it.
 pub fn accept(message: WireMessage) -> Option<Message> {

@@ -29,11 +29,9 @@ mod renewal;
 mod request;
 mod rights;
 mod route;
-mod scope;
 mod send;
 mod service;
 mod settings;
-mod signer;
 mod telemetry;
 mod timing;
 mod transactions;
@@ -50,6 +48,7 @@ use crate::{
     Resources, Serving,
     listen::{self, Port, PortLimits},
     shards::{ShardNumber, Shards},
+    signer::Signer,
     stall_detector::STUCK_MAX,
     transport::Transport,
 };
@@ -57,12 +56,11 @@ use clients::Clients;
 use commands::PendingCommands;
 use renewal::Renewal;
 use service::Service;
-use signer::Signer;
 
+pub use crate::signer::KeyError;
 pub use clients::{ClientKind, ClientSettings, ClientSubscription, ClientView, Polling};
 pub use commands::{CommandError, Commands, StoredMessage, Verified};
 pub use monitor::Monitor;
-pub use signer::KeyError;
 
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub use method::METHODS;
@@ -197,6 +195,11 @@ impl Grpc {
     /// Connects the Remoting front end. Only the first call has an effect.
     pub fn set_pull_consumers(&self, pull_consumers: Arc<dyn PullConsumers>) {
         let _ = self.service.pull_consumers.set(pull_consumers);
+    }
+
+    /// What signs the handles of deliveries, for other front ends.
+    pub fn signer(&self) -> Arc<Signer> {
+        self.service.signer.clone()
     }
 
     /// Lists clients and sends commands to them.

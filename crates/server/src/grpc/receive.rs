@@ -31,15 +31,13 @@ use crate::{
     access::Needs,
     byte_budget::{Account, Grant, Spent},
     handover::Handover,
+    invisible_time::{self, not_early},
     shard::{Clock, PopRequest, ReceiveError, SystemClock},
     shards::{ServedShard, ShardNumber},
 };
 
 /// Invisible time of messages that the server renews for their consumer.
 pub(super) const RENEWED_INVISIBLE: Duration = Duration::from_secs(60);
-/// What a client may ask for.
-const INVISIBLE_MIN: Duration = Duration::from_secs(10);
-const INVISIBLE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// The request timeout of a client whose settings have none: the default of the official clients.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Stored bytes of the messages in one answer; a larger message comes alone.
@@ -291,12 +289,6 @@ impl Messages {
     }
 }
 
-/// The shard's clock is rounded down to milliseconds. With one more, the message does not come again before the client's own
-/// count of the time is over.
-pub(super) fn not_early(invisible: Duration) -> Duration {
-    if invisible < INVISIBLE_MAX { invisible + Duration::from_millis(1) } else { invisible }
-}
-
 /// How long a receive waits for messages: as the request says, else as the client's settings say. Half of the client's request
 /// timeout is left for the way of the answer.
 fn wait(asked: Option<Duration>, own: Polling, deadline: Option<Duration>) -> Duration {
@@ -311,14 +303,14 @@ fn invisible(auto_renew: bool, asked: Option<&prost_types::Duration>) -> Result<
         return Ok(RENEWED_INVISIBLE);
     }
     let asked = asked.and_then(from_duration).unwrap_or_default();
-    if asked < INVISIBLE_MIN || asked > INVISIBLE_MAX {
+    if asked < invisible_time::MIN || asked > invisible_time::MAX {
         // Programs search for these words of RocketMQ.
-        let size = if asked < INVISIBLE_MIN { "small" } else { "large" };
+        let size = if asked < invisible_time::MIN { "small" } else { "large" };
         let why = format!(
             "the invisibleTime is too {size}: {} ms; it must be from {} s to {} h",
             asked.as_millis(),
-            INVISIBLE_MIN.as_secs(),
-            INVISIBLE_MAX.as_secs() / 3600
+            invisible_time::MIN.as_secs(),
+            invisible_time::MAX.as_secs() / 3600
         );
         return Err(Refusal::new(Code::IllegalInvisibleTime, why));
     }

@@ -10,8 +10,10 @@ use redstart_wire::v2::{Code, Status};
 use crate::{
     access::{Denied, TooManyNames, Unauthenticated},
     byte_budget::Spent,
+    scope::{HandleKind, ScopeError, ScopedError},
     shard::{ChangeError, ReceiveError, SendFailure, Unavailable},
     shards::CatalogueRefusal,
+    user_properties::RefusedProperties,
 };
 
 /// A refusal: code and message.
@@ -242,6 +244,40 @@ impl From<SendFailure> for Refusal {
             SendFailure::Refused(error) => error.into(),
             SendFailure::Log(why) => Refusal::new(Code::TooManyRequests, why),
             SendFailure::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<RefusedProperties> for Refusal {
+    fn from(error: RefusedProperties) -> Self {
+        let code = match &error {
+            RefusedProperties::Reserved(_) => Code::IllegalMessagePropertyKey,
+            RefusedProperties::TooMany(_) | RefusedProperties::TooLarge(_) => Code::MessagePropertiesTooLarge,
+        };
+        Refusal::new(code, error.to_string())
+    }
+}
+
+impl From<ScopeError> for Refusal {
+    fn from(error: ScopeError) -> Self {
+        match error {
+            ScopeError::UnknownTopic { topic } => unknown_topic(&topic),
+            ScopeError::OtherDelivery { .. } => Refusal::new(Code::InvalidReceiptHandle, error.to_string()),
+            ScopeError::OtherTopic { handle: HandleKind::Transaction, .. } => {
+                Refusal::new(Code::InvalidTransactionId, error.to_string())
+            }
+            ScopeError::OtherTopic { handle: HandleKind::Recall, .. } => {
+                Refusal::new(Code::MessageNotFound, error.to_string())
+            }
+        }
+    }
+}
+
+impl<E: Into<Refusal>> From<ScopedError<E>> for Refusal {
+    fn from(error: ScopedError<E>) -> Self {
+        match error {
+            ScopedError::OutOfScope(error) => error.into(),
+            ScopedError::Engine(error) => error.into(),
         }
     }
 }

@@ -17,11 +17,12 @@ use super::{
     receive::Received,
     refusal::{Refusal, ok},
     renewal::Renewal,
-    signer::Signer,
 };
 use crate::{
+    scope::Scope,
     shard::ChangeError,
     shards::{ServedShard, Shards},
+    signer::Signer,
 };
 
 /// How often silent clients are forgotten and invisible times renewed.
@@ -128,6 +129,10 @@ impl Service {
         let name = GroupName::new(resource.map_or("", |resource| &resource.name))?;
         name.not_reserved()?;
         Ok(name)
+    }
+
+    pub(super) fn scope(&self, group: Option<&Resource>, topic: Option<&Resource>) -> Result<Scope, Refusal> {
+        Ok(Scope { group: self.group_name(group)?, topic: self.topic_name(topic)? })
     }
 
     /// Creates the group unless it exists, if the configuration allows it.

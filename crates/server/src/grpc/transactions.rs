@@ -12,10 +12,14 @@ use super::{
     ShardCheck,
     convert::{Envelope, to_wire},
     refusal::{Refusal, ok},
-    scope::{ScopedError, check_topic},
     service::Service,
 };
-use crate::{access::Needs, shard::ChangeError, shards::ServedShard};
+use crate::{
+    access::Needs,
+    scope::{HandleKind, ScopedError, check_topic},
+    shard::ChangeError,
+    shards::ServedShard,
+};
 
 impl Service {
     pub(super) async fn end(&self, request: EndTransactionRequest) -> Result<(), Refusal> {
@@ -39,7 +43,7 @@ impl Service {
             }
         };
         let end = shard.handle.change(move |engine, now| {
-            check_topic(engine, "transaction id", Code::InvalidTransactionId, made_for, &topic)
+            check_topic(engine, HandleKind::Transaction, made_for, &topic)
                 .map_err(ScopedError::OutOfScope)?;
             engine.end_transaction(id, commit, now).map_err(ScopedError::Engine)
         })?;
@@ -61,7 +65,7 @@ impl Service {
         let shard = self.shards.get(number).ok_or_else(unknown)?;
         let delayed = self
             .ask(shard, move |engine, _| {
-                check_topic(engine, "recall handle", Code::MessageNotFound, made_for, &name)?;
+                check_topic(engine, HandleKind::Recall, made_for, &name)?;
                 Ok::<_, Refusal>(engine.delayed(key))
             })
             .await??;

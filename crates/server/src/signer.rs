@@ -53,7 +53,7 @@ pub enum KeyError {
 
 /// Signs and verifies handles. The key is in the log of the first shard, so that handles stay valid wherever that log is served.
 #[derive(Debug)]
-pub(super) struct Signer {
+pub struct Signer {
     key: hmac::Key,
 }
 
@@ -197,7 +197,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-pub(super) fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {

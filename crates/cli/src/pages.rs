@@ -1,10 +1,10 @@
-//! The HTTP pages: health and metrics.
+//! The HTTP port: health, metrics and queues.
 
 use std::net::SocketAddr;
 
 use redstart_server::{
     Resources,
-    http::{self, Health, Http, Metrics, Router, Sources, Stage},
+    http::{self, Health, Http, Metrics, Queues, QueuesServed, Router, Sources, Stage},
     statistics::LiveCount,
 };
 use tokio::{sync::watch, task::JoinHandle};
@@ -18,6 +18,7 @@ pub struct Pages {
     connections: LiveCount,
     health: Health,
     metrics: Metrics,
+    queues: Queues,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
@@ -31,11 +32,15 @@ impl Pages {
         let listen = SocketAddr::new(config.listen, config.http_port);
         let metrics = Metrics::new(&config.cluster_name, &config.broker_name);
         let health = Health::default();
-        let router =
-            Router::default().with(health.live_page()).with(health.ready_page()).with(metrics.page());
+        let queues = Queues::new(config.message_bytes_max, config.http_connections_max);
+        let router = Router::default()
+            .with(health.live_page())
+            .with(health.ready_page())
+            .with(metrics.page())
+            .with(queues.part());
         let settings = http::Config {
             listen,
-            limits: http::Limits::default(),
+            limits: http::Limits { connections_max: config.http_connections_max, ..http::Limits::default() },
             transport: transports.with(config.http_tls),
             resources: resources.clone(),
         };
@@ -43,7 +48,7 @@ impl Pages {
         let (address, connections) = (http.address()?, http.connections());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(http.serve(stopped));
-        Ok(Pages { address, connections, health, metrics, stop, serving })
+        Ok(Pages { address, connections, health, metrics, queues, stop, serving })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -55,15 +60,17 @@ impl Pages {
     }
 
     /// All ports accept connections.
-    pub fn serving(&self, sources: Sources) {
+    pub fn serving(&self, sources: Sources, queues: QueuesServed) {
         self.health.watch(sources.shards.clone());
         self.metrics.attach(sources);
+        self.queues.attach(queues);
         self.health.set(Stage::Serving);
     }
 
     /// Connections are about to be closed.
     pub fn stopping(&self) {
         self.health.set(Stage::Stopping);
+        self.queues.stop();
     }
 
     pub async fn close(self) {

@@ -13,7 +13,7 @@ use redstart_commands::blocking::block_on;
 use redstart_server::{
     Access, AuditLog, ByteBudget, Resources, Shards, broker_names,
     grpc::{self, Grpc},
-    http::Sources,
+    http::{QueuesServed, Sources},
     listen::{Connections, FileLimits},
     remoting::{self, Ports, Remoting},
     scrub,
@@ -181,10 +181,16 @@ async fn serve(
         http: Some(pages.connections()),
         tls: transports.tls(),
     };
+    let queues = QueuesServed {
+        shards: shards.clone(),
+        signer: grpc.signer(),
+        pull_consumers: Arc::new(remoting.monitor()),
+        auto_create_groups: config.auto_create_groups,
+    };
     let (stop, stopped) = watch::channel(false);
     let remoting = tokio::spawn(remoting.serve(stopped.clone()));
     let grpc = tokio::spawn(grpc.serve(stopped));
-    pages.serving(sources);
+    pages.serving(sources, queues);
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
     tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, shards = config.shards, millis, "ready");
     let (grpc_tls, http_tls, data) = (config.grpc_tls, config.http_tls, &config.data_dir);

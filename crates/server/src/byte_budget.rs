@@ -1,4 +1,4 @@
-//! One budget for the bytes of requests and answers under way, over gRPC and Remoting.
+//! One budget for the bytes of requests and answers under way, over all ports.
 //!
 //! A connection has an [`Account`]. Its requests and answers hold [`Grant`]s of that account, from the first byte in to the
 //! last byte out. An account takes bytes from the budget in blocks and keeps a small surplus, so that a small request does not write

@@ -99,7 +99,7 @@ settings! {
     broker_port: u16 = "10911", kind::PORT, "listenPort" as Same;
     /// Port for 5.x clients (gRPC).
     grpc_port: u16 = "8081", kind::PORT, "grpcServerPort" as Same;
-    /// Port for metrics and health checks (HTTP).
+    /// Port for queues over HTTP, metrics and health checks.
     http_port: u16 = "8080", kind::PORT;
     /// Address to put into routes instead of the one that the client dialled; the port is used by gRPC only.
     advertise: Option<String> = "", kind::HOST, "brokerIP1" as Same;
@@ -153,11 +153,12 @@ settings! {
     message_bytes_max: usize = "4MiB", kind::MESSAGE, "maxMessageSize" as Same;
     /// Largest number of bytes in messages that are accepted and not yet stored; beyond it, senders are told to slow down.
     pending_bytes_max: usize = "256MiB", kind::PENDING;
-    /// Largest number of bytes in requests and answers in flight on the gRPC and Remoting ports; beyond it, clients wait or are
-    /// told to slow down.
+    /// Largest number of bytes in requests and answers in flight on all ports; beyond it, clients wait or are told to slow down.
     network_bytes_max: usize = "1GiB", kind::NETWORK;
     /// Largest number of gRPC connections; the limit of open files may lower it.
     grpc_connections_max: usize = "50000", kind::CONNECTIONS;
+    /// Largest number of HTTP connections; the limit of open files may lower it.
+    http_connections_max: usize = "16384", kind::CONNECTIONS;
     /// Create a topic when a client first sends to it.
     auto_create_topics: bool = "false", kind::BOOL, "autoCreateTopicEnable" as Same;
     /// Create a consumer group when it first consumes.
@@ -239,5 +240,6 @@ mod tests {
         assert_eq!(config.network_bytes_max, redstart_server::DEFAULT_BYTES);
         let grpc = redstart_server::grpc::Limits::default();
         assert_eq!(config.grpc_connections_max, grpc.connections_max);
+        assert_eq!(config.http_connections_max, redstart_server::http::Limits::default().connections_max);
     }
 }

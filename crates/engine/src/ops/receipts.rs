@@ -150,6 +150,11 @@ impl Engine {
         Some(flight.visible_at)
     }
 
+    /// How often a message in flight has been delivered, the current delivery included.
+    pub fn attempts(&self, receipt: Receipt) -> Option<u16> {
+        Some(self.state.progress(receipt.group, receipt.queue)?.flight(receipt.offset)?.attempt)
+    }
+
     /// Makes the message visible again after `delay` from now. The new receipt replaces the old one.
     pub fn change_invisible(
         &mut self,

@@ -65,6 +65,7 @@ pub use monitor::Monitor;
 pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub use method::METHODS;
 pub(crate) use method::Method;
+pub(crate) use route::auto_created;
 
 /// Bytes of requests and answers of one connection.
 const CONNECTION_BYTES_MAX: usize = 256 << 20;

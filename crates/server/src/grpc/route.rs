@@ -143,7 +143,7 @@ impl Service {
 }
 
 /// The configuration of a topic that its first message creates, as for 4.x clients.
-fn auto_created() -> TopicConfig {
+pub(crate) fn auto_created() -> TopicConfig {
     let queues = crate::remoting::AUTO_CREATE_QUEUES;
     TopicConfig { read_queues: queues, write_queues: queues, ..TopicConfig::default() }
 }

@@ -13,8 +13,11 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -22,11 +25,24 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{Limits, Router, router::Caller};
-use crate::{access::Access, listen::Activity, stream::Stream, tls::Protocol, transport::Transport};
+use super::{
+    Limits, Router,
+    answer::{Content, Held},
+    call::Caller,
+};
+use crate::{
+    access::Access,
+    byte_budget::{Account, ByteBudget},
+    listen::Activity,
+    stream::Stream,
+    tls::Protocol,
+    transport::Transport,
+};
 
 /// How long an answer may take that is being written when the broker stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
+/// Bytes of requests and answers of one connection, which has one request at a time.
+const CONNECTION_BYTES_MAX: usize = 64 << 20;
 
 /// What every connection is served with.
 pub(super) struct Served {
@@ -34,6 +50,7 @@ pub(super) struct Served {
     pub access: Access,
     pub limits: Limits,
     pub transport: Transport,
+    pub bytes: ByteBudget,
 }
 
 /// Serves one connection.
@@ -61,22 +78,28 @@ async fn serve_open(
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,
 ) {
+    let account = served.bytes.account(CONNECTION_BYTES_MAX);
     let caller = Arc::new(Caller {
-        source: stream.remote.ip(),
+        remote: stream.remote,
+        account: account.clone(),
         certified_user: stream.certified_user(),
         lacks_certificate: served.transport.requires_certificate() && stream.certificate.is_none(),
     });
     let limits = served.limits.clone();
-    let request = Arc::new(RequestState { activity, answering: AtomicBool::new(false) });
+    let request = Arc::new(RequestState {
+        activity,
+        answering: AtomicBool::new(false),
+        unflushed: Mutex::default(),
+        account,
+    });
     let state = request.clone();
     let service = service_fn(move |request| {
         let (served, caller, state) = (served.clone(), caller.clone(), state.clone());
         async move {
             state.begin();
-            let answer =
-                served.router.answer(request, &served.access, &caller, served.limits.body_bytes_max).await;
+            let answer = served.router.answer(request, &served.access, &caller, &served.limits).await;
             state.answering.store(false, Ordering::Relaxed);
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|content| Sending::new(content, state)))
         }
     });
     let io = TokioIo::new(TimedStream { stream, timeout: limits.write_timeout, blocked: None, request });
@@ -105,6 +128,9 @@ struct RequestState {
     activity: Arc<Activity>,
     /// The answer is being computed.
     answering: AtomicBool,
+    /// What answers hold that are written and may not have reached the socket. Dropped with the connection, it gives deliveries back.
+    unflushed: Mutex<Vec<Held>>,
+    account: Arc<Account>,
 }
 
 impl RequestState {
@@ -114,10 +140,53 @@ impl RequestState {
         self.activity.set_busy(true);
     }
 
+    /// The socket has taken all that was written.
     fn flushed(&self) {
+        let arrived = std::mem::take(&mut *self.unflushed.lock());
+        arrived.into_iter().for_each(Held::arrived);
         if !self.answering.load(Ordering::Relaxed) {
             self.activity.set_busy(false);
+            // A connection without a request holds nothing.
+            self.account.trim();
         }
+    }
+}
+
+/// An answer on its way. Once its bytes are with hyper, what it holds is kept until they are written: hyper flushes the stream only
+/// when it has nothing left to write.
+struct Sending {
+    bytes: Option<Bytes>,
+    held: Option<Held>,
+    request: Arc<RequestState>,
+}
+
+impl Sending {
+    fn new(content: Content, request: Arc<RequestState>) -> Sending {
+        let bytes = Some(content.bytes).filter(|bytes| !bytes.is_empty());
+        Sending { bytes, held: content.held, request }
+    }
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
+        let held = self.held.take();
+        self.request.unflushed.lock().extend(held);
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
 }
 

@@ -6,8 +6,14 @@ use std::sync::{
 };
 
 use http::StatusCode;
+use hyper::body::Incoming;
 
-use super::router::{Answering, Part, Request, Right, text};
+use super::{
+    answer::text,
+    call::{Call, Right},
+    refusal::Refusal,
+    router::{Answering, Part, Request},
+};
 use crate::{shard::Condition, shards::Shards};
 
 /// The stage of the process.
@@ -92,11 +98,11 @@ impl Part for Page {
         self.path
     }
 
-    fn right(&self) -> Right {
-        Right::Open
+    fn right(&self, _: &Request) -> Result<Right, Refusal> {
+        Ok(Right::Open)
     }
 
-    fn answer(&self, _: Request) -> Answering<'_> {
+    fn answer(&self, _: Call, _: Incoming) -> Answering<'_> {
         let answer = match (self.problem)(&self.health) {
             None => text(StatusCode::OK, "ok"),
             Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),

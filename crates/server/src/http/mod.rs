@@ -1,11 +1,17 @@
-//! The HTTP port: metrics and health, for operators and their tools. It must not slow the broker down: it takes few connections and
-//! small requests, and asks the shard only in short slices.
+//! The HTTP port: metrics and health for operators and their tools, which ask the shards only in short slices, and queues for
+//! programs in any language.
 //!
 //! A request goes from [`connection`] through [`router`] to the [`Part`] that is mounted at its path.
 
+mod answer;
+mod body;
+mod call;
 mod connection;
 mod health;
 pub mod metrics;
+mod path;
+mod queues;
+mod refusal;
 mod router;
 
 use std::{io::Error as IoError, net::SocketAddr, sync::Arc, time::Duration};
@@ -13,15 +19,22 @@ use std::{io::Error as IoError, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
-    Access, Resources, Serving,
+    Access, ByteBudget, Resources, Serving,
     listen::{self, Port, PortLimits},
     statistics::LiveCount,
     transport::Transport,
 };
 
+pub use answer::{Answer, Content};
+pub use call::{Call, Right};
 pub use health::{Health, Stage};
 pub use metrics::{Metrics, Sources};
-pub use router::{Answer, Answering, Part, Request, Right, Router};
+pub use queues::{Queues, Served as QueuesServed};
+pub use refusal::{Form, Refusal};
+pub use router::{Answering, Part, Request, Router};
+
+/// Connections that have made no request yet; past it the oldest of them is closed for a new one.
+const SILENT_MAX: usize = 1024;
 
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
@@ -52,9 +65,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections_max: 256,
+            connections_max: 16_384,
             header_bytes_max: 16 << 10,
-            headers_max: 64,
+            headers_max: 160,
             body_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(10),
@@ -79,6 +92,7 @@ pub struct Http {
     router: Arc<Router>,
     port: Port,
     access: Access,
+    bytes: ByteBudget,
 }
 
 impl Http {
@@ -86,10 +100,10 @@ impl Http {
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| StartError { address, source })?;
         let connections_max = config.limits.connections_max;
-        let limits = PortLimits { connections_max, silent_max: connections_max };
+        let limits = PortLimits { connections_max, silent_max: connections_max.min(SILENT_MAX) };
         let port = config.resources.connections.port("HTTP", limits);
-        let Config { limits, transport, resources: Resources { access, .. }, .. } = config;
-        Ok(Http { listener, limits, transport, router: Arc::new(router), port, access })
+        let Config { limits, transport, resources: Resources { access, bytes, .. }, .. } = config;
+        Ok(Http { listener, limits, transport, router: Arc::new(router), port, access, bytes })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -107,8 +121,8 @@ impl Http {
     }
 
     async fn run(self, stopped: watch::Receiver<bool>) {
-        let Http { listener, limits, transport, router, port, access } = self;
-        let served = Arc::new(connection::Served { router, access, limits, transport });
+        let Http { listener, limits, transport, router, port, access, bytes } = self;
+        let served = Arc::new(connection::Served { router, access, limits, transport, bytes });
         let mut stop = stopped.clone();
         // The sender is dropped only when the process ends.
         let stop = async move { drop(stop.wait_for(|stopped| *stopped).await) };

@@ -1,31 +1,23 @@
 //! Finds the part that answers a request.
 
-use std::{
-    fmt,
-    future::Future,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
-    sync::Arc,
-};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
-use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::{
-    access::Access,
-    audit::{Entry, Outcome},
+use super::{
+    Limits,
+    answer::{Answer, text},
+    call::{Call, Caller, Right, admit},
+    refusal::{Form, Refusal},
 };
+use crate::access::Access;
 
 pub type Request = http::Request<Incoming>;
-pub type Answer = Response<Full<Bytes>>;
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
-pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// A part of what is served: one page, or all that is below a path.
 pub trait Part: Send + Sync + fmt::Debug {
@@ -42,29 +34,20 @@ pub trait Part: Send + Sync + fmt::Debug {
         READ
     }
 
-    /// What a caller needs to see it. There is no default: a part that says nothing would be open to everybody.
-    fn right(&self) -> Right;
+    /// How it says that it refuses a request.
+    fn form(&self) -> Form {
+        Form::Text
+    }
 
-    fn answer(&self, request: Request) -> Answering<'_>;
-}
+    /// What a caller needs for a request. There is no default: a part that says nothing would be open to everybody.
+    fn right(&self, request: &Request) -> Result<Right, Refusal>;
 
-/// What a caller of a part needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Right {
-    /// Nothing: it tells nothing that a stranger must not know.
-    Open,
-    /// To be allowed `Get` on the cluster, where callers are asked who they are.
-    Observe,
-}
+    /// The longest body that a request may announce.
+    fn body_bytes_max(&self, limits: &Limits) -> u64 {
+        limits.body_bytes_max
+    }
 
-/// What is known of the caller before it makes a request.
-#[derive(Debug)]
-pub(super) struct Caller {
-    pub source: IpAddr,
-    /// The user that its certificate stands for.
-    pub certified_user: Option<Arc<str>>,
-    /// It has no certificate, and needs one for what is not open to everybody.
-    pub lacks_certificate: bool,
+    fn answer(&self, call: Call, body: Incoming) -> Answering<'_>;
 }
 
 /// Finds the part for a request.
@@ -86,24 +69,28 @@ impl Router {
         &self,
         request: Request,
         access: &Access,
-        caller: &Caller,
-        body_bytes_max: u64,
+        caller: &Arc<Caller>,
+        limits: &Limits,
     ) -> Answer {
         let Some(part) = self.part(request.uri().path()) else { return self.not_found() };
-        if part.right() == Right::Observe
-            && let Err(refused) = admit(&request, access, caller)
-        {
-            return *refused;
+        let admitted = part.right(&request).and_then(|right| {
+            let (method, size) = (request.method().clone(), request.body().size_hint().lower());
+            let admitted = admit(request, right, access, caller, limits)?;
+            check(part, &method, size, limits)?;
+            Ok(admitted)
+        });
+        match admitted {
+            Ok((call, body)) => part.answer(call, body).await,
+            Err(refusal) => {
+                let mut answer = refusal.answer(part.form());
+                if refusal.status == StatusCode::METHOD_NOT_ALLOWED
+                    && let Ok(allowed) = HeaderValue::from_str(&methods(part))
+                {
+                    answer.headers_mut().insert(header::ALLOW, allowed);
+                }
+                answer
+            }
         }
-        if !part.methods().contains(request.method()) {
-            return method_not_allowed(part);
-        }
-        let size = request.body().size_hint().lower();
-        if size > body_bytes_max {
-            let why = format!("the body has {size} bytes, the limit is {body_bytes_max}");
-            return text(StatusCode::PAYLOAD_TOO_LARGE, &why);
-        }
-        part.answer(request).await
     }
 
     fn part(&self, path: &str) -> Option<&dyn Part> {
@@ -121,63 +108,23 @@ impl Router {
     }
 }
 
-/// Admits a caller that sends a user and its password, as HTTP clients do, or has a certificate.
-fn admit(request: &Request, access: &Access, caller: &Caller) -> Result<(), Box<Answer>> {
-    if caller.lacks_certificate {
-        return Err(Box::new(text(StatusCode::FORBIDDEN, "a client certificate is needed")));
+/// Checks what every part asks of a request, whatever is in it.
+fn check(part: &dyn Part, method: &Method, size: u64, limits: &Limits) -> Result<(), Refusal> {
+    if !part.methods().contains(method) {
+        let why = format!("{} takes {}", part.path(), methods(part));
+        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why));
     }
-    let decoded = request.headers().get(header::AUTHORIZATION).and_then(|value| basic(value.to_str().ok()?));
-    let credentials = decoded.as_ref().and_then(|text| text.split_once(':'));
-    let (certified, source) = (caller.certified_user.as_deref(), caller.source);
-    let record = |outcome, user: Option<&str>, why: &str| {
-        let (from, request) = (SocketAddr::new(source, 0), request.uri().path());
-        access.record(Entry { user, from, port: "http", request, objects: &[], outcome, why });
-    };
-    let identified = access.authenticate_with(certified, source, credentials.is_some(), || {
-        access.authenticate_secret(credentials, source)
-    });
-    let identity = identified.map_err(|why| {
-        record(Outcome::Unauthenticated, credentials.map(|(user, _)| user).or(certified), &why.to_string());
-        let mut answer = text(StatusCode::UNAUTHORIZED, &why.to_string());
-        let challenge = HeaderValue::from_static("Basic realm=\"redstart\", charset=\"UTF-8\"");
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-        answer
-    })?;
-    Ok(access.may_observe(&identity).map_err(|why| {
-        record(Outcome::Denied, identity.user().map(|user| &**user), &why.to_string());
-        text(StatusCode::FORBIDDEN, &why.to_string())
-    })?)
-}
-
-/// The user and its password in a header.
-fn basic(header: &str) -> Option<String> {
-    let (scheme, encoded) = header.split_once(' ')?;
-    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(encoded.trim()).ok())??;
-    String::from_utf8(decoded).ok()
-}
-
-fn method_not_allowed(part: &dyn Part) -> Answer {
-    let allowed: Vec<&str> = part.methods().iter().map(|method| method.as_str()).collect();
-    let allowed = allowed.join(", ");
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, &format!("{} takes {allowed}", part.path()));
-    if let Ok(allowed) = HeaderValue::from_str(&allowed) {
-        answer.headers_mut().insert(header::ALLOW, allowed);
+    let bytes_max = part.body_bytes_max(limits);
+    if size > bytes_max {
+        let why = format!("the body has {size} bytes, the limit is {bytes_max}");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", why));
     }
-    answer
+    Ok(())
 }
 
-/// One line of text.
-pub(super) fn text(status: StatusCode, line: &str) -> Answer {
-    content(status, PLAIN, Bytes::from(format!("{line}\n")))
-}
-
-/// An answer that is not to be cached: it shows the state of this moment.
-pub(super) fn content(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+fn methods(part: &dyn Part) -> String {
+    let methods: Vec<&str> = part.methods().iter().map(|method| method.as_str()).collect();
+    methods.join(", ")
 }
 
 #[cfg(test)]
@@ -196,11 +143,11 @@ mod tests {
             self.1 || rest.is_empty()
         }
 
-        fn right(&self) -> Right {
-            Right::Open
+        fn right(&self, _: &Request) -> Result<Right, Refusal> {
+            Ok(Right::Open)
         }
 
-        fn answer(&self, _: Request) -> Answering<'_> {
+        fn answer(&self, _: Call, _: Incoming) -> Answering<'_> {
             Box::pin(async { text(StatusCode::OK, self.0) })
         }
     }

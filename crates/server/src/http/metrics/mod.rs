@@ -19,9 +19,15 @@ use std::{
 
 use bytes::Bytes;
 use http::StatusCode;
+use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
-use super::router::{Answer, Answering, Part, Request, Right, content, text as line};
+use super::{
+    answer::{Answer, content, text as line},
+    call::{Call, Right},
+    refusal::Refusal,
+    router::{Answering, Part, Request},
+};
 use crate::throttle::Throttle;
 use crate::{
     grpc, remoting,
@@ -113,11 +119,11 @@ impl Part for Page {
         "/metrics"
     }
 
-    fn right(&self) -> Right {
-        Right::Observe
+    fn right(&self, _: &Request) -> Result<Right, Refusal> {
+        Ok(Right::Observe)
     }
 
-    fn answer(&self, _: Request) -> Answering<'_> {
+    fn answer(&self, _: Call, _: Incoming) -> Answering<'_> {
         Box::pin(self.0.shared.answer())
     }
 }

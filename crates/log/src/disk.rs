@@ -4,6 +4,7 @@ mod blocks;
 mod checkpoints;
 mod flusher;
 mod index_writer;
+mod origin;
 mod reader;
 mod shared;
 mod spare;
@@ -24,6 +25,7 @@ use crate::{
     storage::{Storage, StorageFile},
 };
 
+pub use origin::Origin;
 pub(crate) use shared::hold;
 use shared::{Shared, Tail, Writing};
 use spare::Reserve;

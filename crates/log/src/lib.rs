@@ -33,7 +33,7 @@ pub mod sim;
 mod storage;
 mod types;
 
-pub use disk::{DiskLog, Spare};
+pub use disk::{DiskLog, Origin, Spare};
 pub use error::{Error, ReadError};
 pub use fs::{FsStorage, create_dir_durably};
 pub use memory::MemoryLog;

@@ -65,6 +65,8 @@ pub struct Timing {
     /// How long a leader is the only one after it sent the heartbeats that a majority has answered. Shorter than the election
     /// time, by what two clocks may differ in that time, and by a tick.
     pub lease: Duration,
+    /// After so many ticks a leader sends a checkpoint again to members that have not said that they have it.
+    pub checkpoint_ticks: u64,
 }
 
 impl Default for Timing {
@@ -75,6 +77,7 @@ impl Default for Timing {
             election_ticks: 20,
             election_spread_ticks: 20,
             lease: Duration::from_millis(350),
+            checkpoint_ticks: 400,
         }
     }
 }

@@ -12,11 +12,13 @@ use std::{
 use bytes::Bytes;
 use raft::{
     Error, GetEntriesContext, RaftState, Storage, StorageError,
-    eraftpb::{Entry, EntryType, Snapshot},
+    eraftpb::{ConfState, Entry, EntryType, Snapshot, SnapshotMetadata},
 };
-use redstart_log::{Appended, FRAME_HEADER_BYTES, Frame, Index, Log, Position, ReadError, Reader, SegmentId};
+use redstart_log::{
+    Appended, FRAME_HEADER_BYTES, Frame, Index, Log, Origin, Position, ReadError, Reader, SegmentId,
+};
 
-use crate::{membership, message::Place};
+use crate::{catch_up, membership, message::Place};
 
 /// Where a frame begins is remembered about once for so many bytes, so that old frames are found without reading all of
 /// their segment.
@@ -28,6 +30,8 @@ pub(crate) struct FrameStore {
     reader: Arc<dyn Reader>,
     /// State and members at the start.
     pub initial: RaftState,
+    /// Who takes part, by the frame from which on; the first of them before the oldest frame.
+    pub memberships: Vec<(u64, ConfState)>,
     /// The newest frames, without gaps up to the last.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
@@ -40,20 +44,25 @@ pub(crate) struct FrameStore {
     /// The last frame that `raft` has given out. A proposal is written before `raft` hears of it.
     pub last: u64,
     last_timestamp_ms: u64,
+    /// The last frame that is committed and durable here.
+    pub committed: u64,
 }
 
 impl FrameStore {
-    /// Takes a log; all frames from `from` on are read into memory.
+    /// Takes a log; the last committed frame and all after it are read into memory.
     pub(crate) fn open(
         log: Box<dyn Log>,
         initial: RaftState,
-        from: u64,
+        memberships: Vec<(u64, ConfState)>,
+        committed: u64,
         memory_bytes_max: usize,
     ) -> Result<Self, ReadError> {
         let segments = log.segments();
         let mut store = Self {
             reader: log.reader(),
             initial,
+            memberships,
+            committed,
             recent: VecDeque::new(),
             recent_bytes: 0,
             memory_bytes_max,
@@ -65,7 +74,7 @@ impl FrameStore {
             log,
         };
         let last = store.last;
-        let from = from.max(store.first);
+        let from = committed.max(store.first);
         if from <= last {
             let entries = store.read(from, last + 1, u64::MAX)?;
             entries.into_iter().for_each(|entry| store.remember(entry));
@@ -296,7 +305,21 @@ impl Storage for FrameStore {
         Ok(self.last)
     }
 
+    /// What a member needs that has none of the frames that follow. The checkpoint is read from the disk.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
-        Err(store_error(StorageError::SnapshotTemporarilyUnavailable))
+        let newest = self.log.checkpoints().load().ok().and_then(|(stored, _)| stored.into_iter().next());
+        let members = self.memberships.iter().take_while(|(from, _)| *from < self.first).last();
+        let segment = self.log.segments().first().map(|oldest| oldest.id);
+        let parts = newest.zip(members).zip(segment).filter(|_| self.first > 1);
+        let Some((((checkpoint, state), (_, members)), segment)) = parts else {
+            return Err(store_error(StorageError::SnapshotTemporarilyUnavailable));
+        };
+        let previous_term = self.log.previous_term();
+        let origin = Origin { segment, first: Index(self.first), previous_term };
+        let (index, term) = (self.first - 1, previous_term.max(1));
+        Ok(Snapshot {
+            data: catch_up::snapshot_data(origin, Index(self.committed), checkpoint, &state),
+            metadata: SnapshotMetadata { conf_state: members.clone(), index, term },
+        })
     }
 }

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | [`replica`] | the state machine around `raft` |
 //! | `frame_store` | what `raft` reads: frames as entries, the newest of them from memory |
+//! | `catch_up` | what a member gets that is behind the leader's oldest frame |
 //! | `vote_file` | term, vote, how far is surely committed, and the members |
 //! | [`membership`] | who takes part, and how that changes |
 //! | `lease` | until when no other node can lead |
 //! | [`message`] | what nodes tell each other, as bytes |
 //! | [`provider`] | the log that an engine has |
 
+mod catch_up;
 pub mod config;
 mod frame_store;
 mod lease;
@@ -25,6 +27,7 @@ pub mod provider;
 pub mod replica;
 mod vote_file;
 
+pub use catch_up::open_log;
 pub use config::{Config, Moment, Timing};
 pub use membership::{Change, Member, Membership};
 pub use message::{Malformed, Message};

@@ -17,6 +17,8 @@ use bytes::{Buf, Bytes};
 pub use raft::eraftpb::Message;
 use raft::eraftpb::{ConfState, Entry, EntryType, MessageType, Snapshot, SnapshotMetadata};
 
+use crate::membership::Member;
+
 const VERSION: u8 = 1;
 /// Where a frame is and when it was written, in the context of an entry.
 const PLACE_BYTES: usize = 16;
@@ -48,6 +50,11 @@ impl Place {
             position: u64::from_le_bytes(position.try_into().ok()?),
         })
     }
+}
+
+/// The member that a message is for.
+pub fn recipient(message: &Message) -> Member {
+    Member::of(message.to)
 }
 
 /// Encodes a message whose entries have places.
@@ -187,6 +194,11 @@ impl<B: Buf> Take<B> {
             return Err(SHORT);
         }
         Ok(self.0.copy_to_bytes(len))
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> Bytes {
+        self.0.copy_to_bytes(self.0.remaining())
     }
 
     fn counted(&mut self) -> Result<Bytes, Malformed> {

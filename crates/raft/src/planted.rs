@@ -2,7 +2,7 @@
 //!
 //! The replica asks at the points where a bug can act. Without the `sim` feature every answer is that of a correct replica.
 
-use raft::eraftpb::{ConfState, Message, MessageType};
+use raft::eraftpb::ConfState;
 use redstart_log::{FRAME_HEADER_BYTES, Log};
 
 use crate::{config::Config, message::Place, vote_file::Vote};
@@ -37,10 +37,10 @@ pub enum Planted {
     StayJoint,
     /// Frames are written where this member would have put them.
     OwnPlaces,
-    /// An answer acknowledges all frames that this member holds, not those that the leader sent.
-    AckOwnTail,
-    /// A leader goes on although its disk does not answer.
-    KeepLeadingOnStalledDisk,
+    /// What a leader has flushed itself is committed.
+    CommitAlone,
+    /// Segments are removed although the vote file knows of nothing that was committed behind them.
+    ForgetFloor,
 }
 
 #[cfg(feature = "sim")]
@@ -60,8 +60,8 @@ impl Planted {
         Self::ForgetMembers,
         Self::StayJoint,
         Self::OwnPlaces,
-        Self::AckOwnTail,
-        Self::KeepLeadingOnStalledDisk,
+        Self::CommitAlone,
+        Self::ForgetFloor,
     ];
 }
 
@@ -87,7 +87,10 @@ pub(crate) fn durable(config: &Config, durable: u64, log: &dyn Log) -> u64 {
 
 /// How far frames count as committed on a member.
 pub(crate) fn committed(config: &Config, committed: u64, leads: bool, log: &dyn Log) -> u64 {
-    if planted!(config, ApplyUncommitted) && !leads { log.appended().0 } else { committed }
+    if planted!(config, ApplyUncommitted) && !leads {
+        return log.appended().0;
+    }
+    if planted!(config, CommitAlone) && leads { log.committed().0 } else { committed }
 }
 
 /// The members that a start takes up.
@@ -105,12 +108,4 @@ pub(crate) fn place(config: &Config, place: Place, log: &dyn Log) -> Place {
     }
     let end = log.segments().last().map_or(0, |active| active.end.0);
     Place { position: end + FRAME_HEADER_BYTES, ..place }
-}
-
-/// A message as it is sent.
-pub(crate) fn before_send(config: &Config, message: &mut Message, log: &dyn Log) {
-    let acknowledges = message.msg_type == MessageType::MsgAppendResponse && !message.reject;
-    if planted!(config, AckOwnTail) && acknowledges {
-        message.index = log.appended().0;
-    }
 }

@@ -13,6 +13,10 @@ use crate::replica::{Replica, poisoned};
 ///
 /// Appends are refused with [`Error::NotLeading`] while this member does not lead. The tail is cut by the leader only, so
 /// [`Log::truncate`] and [`Log::copy`] are refused.
+///
+/// What drives the replica must look at [`Replica::leads`] after each of its inputs. An engine that led in a term in which the
+/// replica leads no longer drops its speculation *before* it learns of commits: other frames may be committed at the indexes
+/// that it has proposed.
 #[derive(Clone, Debug)]
 pub struct ReplicatedLog(Arc<Mutex<Replica>>);
 

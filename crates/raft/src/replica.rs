@@ -14,15 +14,17 @@ use std::{collections::VecDeque, io, sync::Arc};
 use bytes::Bytes;
 use raft::{
     INVALID_ID, RaftState, RawNode, StateRole,
-    eraftpb::{ConfState, Entry, EntryType, Message, MessageType},
+    eraftpb::{ConfState, Entry, EntryType, Message, MessageType, SnapshotMetadata},
 };
 use redstart_log::{Appended, Error as LogError, Flusher, Index, Log, ReadError, SegmentId, Storage};
 
 use crate::{
+    catch_up::CatchUp,
     config::{Config, Moment},
     frame_store::FrameStore,
     lease::Lease,
     membership::{Change, Member, Membership, enter_joint},
+    message::Malformed,
     planted::{self, planted},
     vote_file::{Vote, VoteFile},
 };
@@ -46,6 +48,9 @@ pub enum Failure {
     FramesLost { commit: u64, last: u64 },
     #[error("raft: {0}")]
     Raft(#[from] raft::Error),
+    /// Not a failure of anything: the member was sent what it needs to catch up, and the next start takes it.
+    #[error("this member was too far behind, and starts again from what its leader sent")]
+    StartAgain,
 }
 
 /// Why a request was not taken. Nothing has changed.
@@ -78,11 +83,11 @@ pub struct Replica {
     /// What `raft` has given out and is not durable yet, oldest first.
     unpersisted: VecDeque<Unpersisted>,
     outbox: Vec<Message>,
-    /// The last frame that is committed and durable here.
-    committed: u64,
     /// Bytes of frames that were committed since the vote file was written.
     bytes_since_save: u64,
-    memberships: Vec<(u64, ConfState)>,
+    /// What this member was sent to catch up, until its checkpoint can be used.
+    awaited: Option<CatchUp>,
+    storage: Arc<dyn Storage>,
     lease: Lease,
     now: Moment,
     next_tick: Moment,
@@ -101,7 +106,7 @@ impl std::fmt::Debug for Replica {
             .field("member", &self.config.member)
             .field("role", &self.role())
             .field("term", &self.term())
-            .field("committed", &self.committed)
+            .field("committed", &self.committed())
             .field("appended", &self.appended())
             .finish_non_exhaustive()
     }
@@ -134,16 +139,17 @@ impl Replica {
             conf_state: planted::members_at_start(&config, &vote),
         };
         let flusher = log.flusher();
-        let store = FrameStore::open(log, state, vote.commit, config.memory_bytes_max)?;
+        let store =
+            FrameStore::open(log, state, vote.memberships.clone(), vote.commit, config.memory_bytes_max)?;
         let raw = RawNode::new(
             &raft_config(&config, vote.commit),
             store,
             &slog::Logger::root(slog::Discard, slog::o!()),
         )?;
         let mut replica = Self {
-            committed: vote.commit,
-            memberships: vote.memberships.clone(),
-            file: VoteFile::new(storage, vote),
+            awaited: CatchUp::begun(storage.as_ref())?,
+            file: VoteFile::new(Arc::clone(&storage), vote),
+            storage,
             flusher,
             unpersisted: VecDeque::new(),
             outbox: Vec::new(),
@@ -188,12 +194,57 @@ impl Replica {
         if self.is_ignored(&message) {
             return Ok(Ok(()));
         }
+        if message.msg_type == MessageType::MsgSnapshot && self.lacks(&message.snapshot.metadata) {
+            return self.start_again_from(&message);
+        }
+        self.report_beginning(&message);
         match self.raw.step(message) {
             Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::ProposalDropped) => {}
             Err(error) => return Err(error.into()),
         }
         self.drive()?;
         Ok(Ok(()))
+    }
+
+    /// Whether frames before a snapshot are not all here.
+    fn lacks(&self, snapshot: &SnapshotMetadata) -> bool {
+        let log = &self.raw.raft.raft_log;
+        snapshot.index >= log.committed && !log.match_term(snapshot.index, snapshot.term)
+    }
+
+    /// Stores what the leader sent instead of frames that it no longer has.
+    fn start_again_from(&mut self, message: &Message) -> Result<Result<(), Refusal>, Failure> {
+        let raft = &self.raw.raft;
+        let vote = if message.term > raft.term { INVALID_ID } else { raft.vote };
+        match CatchUp::of(&message.snapshot, raft.id, message.term, vote) {
+            Ok(catch_up) => catch_up.store(self.storage.as_ref())?,
+            Err(Malformed(what)) => return Ok(Err(Refusal::Message(what))),
+        }
+        Err(Failure::StartAgain)
+    }
+
+    /// A leader sends no frames until it knows that its checkpoint has arrived; so it is told with each heartbeat.
+    fn report_beginning(&mut self, message: &Message) {
+        let raft = &self.raw.raft;
+        if self.awaited.is_some()
+            && message.msg_type == MessageType::MsgHeartbeat
+            && message.term == raft.term
+        {
+            self.outbox.push(Message {
+                msg_type: MessageType::MsgAppendResponse,
+                to: message.from,
+                from: raft.id,
+                term: raft.term,
+                index: self.raw.store().committed,
+                commit: self.raw.store().committed,
+                ..Message::default()
+            });
+        }
+    }
+
+    /// Whether no engine can be opened yet: frames are missing to use the checkpoint that this member was sent.
+    pub fn is_catching_up(&self) -> bool {
+        self.awaited.is_some()
     }
 
     /// Proposes a frame: writes it and hands it to the other members. When the log refuses, nothing has changed.
@@ -310,14 +361,20 @@ impl Replica {
 
     /// The last frame that is committed and durable here.
     pub fn committed(&self) -> Index {
-        Index(planted::committed(&self.config, self.committed, self.role() == Role::Leader, self.log()))
+        Index(planted::committed(
+            &self.config,
+            self.raw.store().committed,
+            self.role() == Role::Leader,
+            self.log(),
+        ))
     }
 
     pub fn appended(&self) -> Index {
         self.raw.store().log.appended()
     }
 
-    fn durable(&self) -> Index {
+    /// The last frame that a power cut of this node would leave.
+    pub fn durable(&self) -> Index {
         self.raw.store().log.committed()
     }
 
@@ -331,7 +388,8 @@ impl Replica {
     /// Whether this member leads, and no other can.
     pub fn may_serve(&self, now: Moment) -> bool {
         let lease = self.lease.holds(self.term(), now.max(self.now));
-        self.leads().is_some() && (lease || planted!(self.config, ServeWithoutLease))
+        let early = planted!(self.config, ServeBeforeStart) && !self.raw.raft.commit_to_current_term();
+        self.leads().is_some() && (lease || early || planted!(self.config, ServeWithoutLease))
     }
 
     pub(crate) fn log(&self) -> &dyn Log {
@@ -351,9 +409,9 @@ impl Replica {
     }
 
     pub(crate) fn remove_oldest(&mut self, segment: SegmentId) -> Result<(), LogError> {
-        let last = self.log().segments().first().map_or(0, |oldest| oldest.last.0);
-        // A start must find the members as of a frame that is still there.
-        if self.file.stored().commit < last {
+        // A start must find the members as of a frame that is still there, and must not come back to a frame before the record
+        // that has retired the segment: the state as of then cannot be had from what is left.
+        if !planted!(self.config, ForgetFloor) {
             self.save().map_err(poisoned)?;
         }
         self.raw.mut_store().remove_oldest(segment)

@@ -104,6 +104,23 @@ fn a_leader_without_a_majority_serves_no_longer_than_its_lease() {
 }
 
 #[test]
+fn a_leader_whose_disk_does_not_answer_steps_down() {
+    let mut group = Group::new(3);
+    let leader = group.elect();
+    group.run_ms(300);
+    group.log(leader).append(1, b"not flushed here").unwrap();
+    group.stall(leader);
+    group.run_ms(400);
+    assert_eq!(group.replica(leader).role(), Role::Leader);
+    group.run_ms(200);
+    assert_ne!(group.replica(leader).role(), Role::Leader);
+    let new = group.elect_among(&group.others(leader));
+    group.run_ms(300);
+    assert!(group.may_serve(new));
+    assert!(frames(&group.log(new)).iter().any(|frame| frame.payload[..] == b"not flushed here"[..]));
+}
+
+#[test]
 fn leadership_is_handed_over_without_an_election_time() {
     let mut group = Group::new(3);
     let leader = group.elect();
@@ -177,6 +194,75 @@ fn a_leader_that_is_removed_steps_down_when_that_is_committed() {
     let others = group.others(leader);
     assert_eq!(others.iter().filter(|node| group.may_serve(**node)).count(), 1);
     assert_eq!(group.replica(others[0]).membership().voters.len(), 2);
+}
+
+/// Appends frames, takes a checkpoint of them, and removes the oldest segments.
+fn retire_some(group: &mut Group, leader: usize) -> Index {
+    for n in 0..40u64 {
+        group.log(leader).append(n, &vec![n as u8; 900]).unwrap();
+        group.settle();
+    }
+    let mut log = group.log(leader);
+    let at = log.committed();
+    log.checkpoints().save(at, b"state").unwrap();
+    for segment in &log.segments()[..3] {
+        log.remove_oldest(segment.id).unwrap();
+    }
+    at
+}
+
+#[test]
+fn a_new_member_gets_a_checkpoint_and_all_frames_that_are_left() {
+    let mut group = Group::new(3);
+    let leader = group.elect();
+    let at = retire_some(&mut group, leader);
+    let new = group.add_node();
+    group.replica(leader).change_members(&[Change::AddLearner(member(new))]).unwrap().unwrap();
+    group.run_ms(1000);
+    assert!(!group.replica(new).is_catching_up());
+    let (log, theirs) = (group.log(leader), group.log(new));
+    assert_eq!(frames(&theirs), frames(&log));
+    assert!(frames(&log)[0].index > Index(1));
+    assert_eq!(theirs.committed(), log.committed());
+    assert_eq!(theirs.checkpoints().load().unwrap().0[0], (at, b"state"[..].into()));
+    assert_eq!(group.replica(new).membership(), group.replica(leader).membership());
+    group.restart(new);
+    assert_eq!(group.replica(new).membership().learners, [member(new)]);
+    group.replica(leader).change_members(&[Change::AddVoter(member(new))]).unwrap().unwrap();
+    group.run_ms(500);
+    assert_eq!(group.replica(new).membership().voters.len(), 4);
+}
+
+#[test]
+fn a_member_that_was_away_too_long_gets_a_checkpoint() {
+    let mut group = Group::new(3);
+    let leader = group.elect();
+    group.run_ms(200);
+    let away = group.others(leader)[0];
+    group.cut_off(away);
+    retire_some(&mut group, leader);
+    group.heal();
+    group.run_ms(2000);
+    assert!(!group.replica(away).is_catching_up());
+    let leader = group.elect();
+    group.run_ms(500);
+    assert_eq!(frames(&group.log(away)), frames(&group.log(leader)));
+}
+
+#[test]
+fn a_checkpoint_that_is_lost_on_its_way_is_sent_again() {
+    let mut group = Group::new(3);
+    let leader = group.elect();
+    group.run_ms(200);
+    let away = group.others(leader)[0];
+    group.cut_off(away);
+    retire_some(&mut group, leader);
+    group.heal();
+    group.lose_checkpoints(1);
+    group.run_ms(20_000);
+    let leader = group.elect();
+    assert_eq!(group.checkpoints_to_lose(), 0);
+    assert_eq!(frames(&group.log(away)), frames(&group.log(leader)));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use raft::{
 
 use super::{Failure, Replica};
 use crate::{
+    catch_up::CatchUp,
     config::Moment,
     message::Place,
     planted::{self, planted},
@@ -105,7 +106,6 @@ impl Replica {
                     entry.context = written.context.clone();
                 }
             }
-            planted::before_send(&self.config, &mut message, store.log.as_ref());
             self.outbox.push(message);
         }
     }
@@ -142,14 +142,14 @@ impl Replica {
                 let mut change = ConfChangeV2::default();
                 change.merge_from_bytes(&entry.data).map_err(raft::Error::from)?;
                 let members = self.raw.apply_conf_change(&change)?;
-                self.memberships.push((entry.index, members));
+                self.raw.mut_store().memberships.push((entry.index, members));
                 members_changed = true;
             }
         }
-        self.committed = last.index;
+        self.raw.mut_store().committed = last.index;
         self.raw.advance_apply_to(last.index);
-        let store = self.raw.mut_store();
-        store.forget(last.index);
+        self.raw.mut_store().forget(last.index);
+        self.place_checkpoint()?;
         if members_changed || self.bytes_since_save >= self.config.floor_bytes {
             self.save()?;
         }
@@ -161,6 +161,18 @@ impl Replica {
         Ok(())
     }
 
+    /// Gives the checkpoint that this member was sent to its log, once it can be used.
+    fn place_checkpoint(&mut self) -> Result<(), Failure> {
+        let committed = self.raw.store().committed;
+        if let Some(awaited) = self.awaited.take_if(|awaited| awaited.usable_at.0 <= committed) {
+            // A start must not come back to before.
+            self.save()?;
+            self.log().checkpoints().save(awaited.checkpoint, &awaited.state)?;
+            CatchUp::complete(self.storage.as_ref())?;
+        }
+        Ok(())
+    }
+
     /// Writes the vote file.
     pub(super) fn save(&mut self) -> Result<(), Failure> {
         let oldest = self.log().segments().first().map_or(1, |oldest| oldest.first.0);
@@ -168,11 +180,11 @@ impl Replica {
             member: self.raw.raft.id,
             term: self.raw.raft.term,
             vote: self.raw.raft.vote,
-            commit: self.committed,
-            memberships: self.memberships.clone(),
+            commit: self.raw.store().committed,
+            memberships: self.raw.store().memberships.clone(),
         };
         vote.forget_before(oldest);
-        self.memberships.clone_from(&vote.memberships);
+        self.raw.mut_store().memberships.clone_from(&vote.memberships);
         self.file.save(vote, &self.config)?;
         self.bytes_since_save = 0;
         Ok(())

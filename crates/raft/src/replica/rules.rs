@@ -23,10 +23,8 @@ impl Replica {
     fn tick_as_leader(&mut self) -> Result<(), Failure> {
         let raft = &mut self.raw.raft;
         let (term, transfers) = (raft.term, raft.lead_transferee.is_some());
-        let stalled = self.waits_for_disk_since().is_some_and(|since| {
-            since.after(self.config.timing.election()) < self.now
-                && !planted!(self.config, KeepLeadingOnStalledDisk)
-        });
+        let longest = self.config.timing.election();
+        let stalled = self.waits_for_disk_since().is_some_and(|since| since.after(longest) < self.now);
         // After a hand-over that failed there is no lease in this term.
         if stalled || !transfers && self.lease.is_given_up(term) {
             self.raw.raft.become_follower(term, raft::INVALID_ID);
@@ -37,6 +35,9 @@ impl Replica {
             self.heartbeat_ticks = 0;
             self.send_heartbeats();
         }
+        if self.ticks.is_multiple_of(self.config.timing.checkpoint_ticks) {
+            self.send_checkpoints_again();
+        }
         let raft = &self.raw.raft;
         if !raft.prs().conf().to_conf_state().voters_outgoing.is_empty()
             && !raft.has_pending_conf()
@@ -46,6 +47,16 @@ impl Replica {
             self.raw.propose_conf_change(Vec::new(), ConfChangeV2::default())?;
         }
         Ok(())
+    }
+
+    /// A checkpoint may have been lost on its way.
+    fn send_checkpoints_again(&mut self) {
+        let progress = self.raw.raft.prs().iter();
+        let awaiting = progress.filter(|(_, progress)| progress.state == raft::ProgressState::Snapshot);
+        let members: Vec<u64> = awaiting.map(|(id, _)| *id).collect();
+        for member in members {
+            self.raw.report_snapshot(member, raft::SnapshotStatus::Failure);
+        }
     }
 
     fn tick_without_leading(&mut self) -> Result<(), Failure> {
@@ -97,6 +108,7 @@ impl Replica {
             | MsgRequestPreVoteResponse
             | MsgHeartbeat
             | MsgHeartbeatResponse
+            | MsgSnapshot
             | MsgTimeoutNow => {}
             _ => return Err("is of a kind that members do not send each other"),
         }
@@ -125,8 +137,10 @@ impl Replica {
             && !planted!(self.config, VoteAtStart)
             && matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
             && message.context != TRANSFER;
+        // A leader of before.
+        let stale = message.msg_type == MessageType::MsgSnapshot && message.term < self.term();
         // `raft` campaigns at once, and a vote is asked for with a log that is durable.
         let not_durable = message.msg_type == MessageType::MsgTimeoutNow && self.has_undurable_frames();
-        just_started || not_durable
+        just_started || stale || not_durable
     }
 }

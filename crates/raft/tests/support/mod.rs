@@ -7,8 +7,11 @@ use std::{
     sync::{Arc, MutexGuard},
 };
 
-use redstart_log::{DiskLog, Frame, Log, Options, Position, sim::SimStorage};
-use redstart_raft::{Config, Member, Message, Moment, Replica, ReplicatedLog, Role, message};
+use raft::eraftpb::MessageType;
+use redstart_log::{DiskLog, Frame, Log, Options, Position, Storage, sim::SimStorage};
+use redstart_raft::{
+    Config, Failure, Member, Message, Moment, Replica, ReplicatedLog, Role, message, open_log,
+};
 
 pub const SEGMENT_BYTES: u64 = 8192;
 
@@ -26,7 +29,9 @@ pub struct Group {
     founders: Vec<Member>,
     now: u64,
     cut_off: BTreeSet<usize>,
+    stalled: BTreeSet<usize>,
     flushes: bool,
+    lost_checkpoints: u32,
 }
 
 impl Group {
@@ -37,7 +42,15 @@ impl Group {
     /// The first node has a log already, from when it was alone.
     pub fn with_frames_of_one(members: usize, count: u64) -> Self {
         let founders: Vec<Member> = (0..members).map(member).collect();
-        let mut group = Self { nodes: Vec::new(), founders, now: 0, cut_off: BTreeSet::new(), flushes: true };
+        let mut group = Self {
+            nodes: Vec::new(),
+            founders,
+            now: 0,
+            cut_off: BTreeSet::new(),
+            stalled: BTreeSet::new(),
+            flushes: true,
+            lost_checkpoints: 0,
+        };
         for node in 0..members {
             let storage = SimStorage::new(node as u64);
             if node == 0 && count > 0 {
@@ -63,17 +76,24 @@ impl Group {
 
     fn open(&mut self, node: usize) {
         let storage = self.nodes[node].storage.clone();
-        let (log, _) = DiskLog::open(Arc::new(storage.clone()), options()).unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(storage);
         let config = Config::new(member(node), node as u64 + 7);
+        let (log, _) = open_log(&storage, options(), &config).unwrap();
         let replica =
-            Replica::open(Arc::new(storage), Box::new(log), &self.founders, config, Moment(self.now))
-                .unwrap();
+            Replica::open(storage, Box::new(log), &self.founders, config, Moment(self.now)).unwrap();
         self.nodes[node].log = Some(ReplicatedLog::new(replica));
     }
 
     /// The power fails, and comes back.
     pub fn restart(&mut self, node: usize) {
         let storage = self.nodes[node].storage.crash(self.now);
+        self.nodes[node] = Node { storage, log: None };
+        self.open(node);
+    }
+
+    /// The process ends, and another begins.
+    pub fn kill(&mut self, node: usize) {
+        let storage = self.nodes[node].storage.snapshot();
         self.nodes[node] = Node { storage, log: None };
         self.open(node);
     }
@@ -102,6 +122,20 @@ impl Group {
         self.cut_off.insert(node);
     }
 
+    /// Its disk answers no more.
+    pub fn stall(&mut self, node: usize) {
+        self.stalled.insert(node);
+    }
+
+    /// So many checkpoints do not arrive.
+    pub fn lose_checkpoints(&mut self, count: u32) {
+        self.lost_checkpoints = count;
+    }
+
+    pub fn checkpoints_to_lose(&self) -> u32 {
+        self.lost_checkpoints
+    }
+
     pub fn heal(&mut self) {
         self.cut_off.clear();
     }
@@ -122,7 +156,7 @@ impl Group {
         loop {
             let mut messages: Vec<Message> = Vec::new();
             for node in 0..self.nodes.len() {
-                if self.flushes && self.replica(node).wants_flush() {
+                if self.flushes && !self.stalled.contains(&node) && self.replica(node).wants_flush() {
                     self.flush(node);
                 }
                 let sent = self.replica(node).take_messages();
@@ -134,8 +168,15 @@ impl Group {
             for message in messages {
                 let message = message::decode(message::encode(&message).into()).unwrap();
                 let to = (message.to >> 32) as usize - 1;
-                if !self.cut_off.contains(&to) {
-                    self.replica(to).receive(Moment(self.now), message).unwrap().unwrap();
+                let checkpoint = message.msg_type == MessageType::MsgSnapshot;
+                if checkpoint && self.lost_checkpoints > 0 {
+                    self.lost_checkpoints -= 1;
+                } else if !self.cut_off.contains(&to) {
+                    let received = self.replica(to).receive(Moment(self.now), message);
+                    match received {
+                        Err(Failure::StartAgain) => self.kill(to),
+                        received => received.unwrap().unwrap(),
+                    }
                 }
             }
         }

@@ -57,7 +57,12 @@ impl World {
                 for (ticket, outcome) in refused {
                     self.refused(ticket, &outcome, certain);
                 }
-                if certain { Ok(()) } else { self.fail() }
+                match error {
+                    LogError::NoSpace(_) => Ok(()),
+                    // Nothing is wrong with the log.
+                    LogError::NotLeading if self.cluster.is_some() => self.be_served(),
+                    _ => self.fail(),
+                }
             }
         }
     }
@@ -129,6 +134,9 @@ impl World {
     }
 
     pub fn settle(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return self.settle_in_cluster();
+        }
         self.submit()?;
         self.flush()?;
         self.commit()

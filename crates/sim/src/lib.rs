@@ -7,7 +7,7 @@
 //! - Many seeds: `cargo run -p redstart-sim -- --seeds 1000` (`--from` sets the first).
 //! - One seed, with everything that happens printed: `cargo run -p redstart-sim -- --seed 42`. A failed run prints this
 //!   command for itself, with its profile if one was chosen.
-//! - One world only: `--world engine` or `--world shard`; without it many seeds are run in both.
+//! - One world only: `--world engine`, `--world shard` or `--world cluster`; without it many seeds are run in all.
 //! - A known bug switched on, to see it caught: `cargo run -p redstart-sim -- --planted ForgetAcks --seeds 50`.
 //!
 //! | part | what it does |
@@ -20,9 +20,11 @@
 //! | `observe`, `outcomes` | reading everything as a consumer would; the answers that clients get |
 //! | [`scenario`] | one fixed run, crashed at every step it takes towards the disk |
 //! | `shard` | the world of the shard's runtime, with an oracle of its own |
+//! | `cluster` | the world of several nodes over replicated logs: the clients and the oracle of the engine's world, and what Raft promises |
 //! | `replicas`, `shared_log` | engines beside that of a run, which must have the same state from its frames alone |
 //! | `drain` | the end of a run: everything that was promised must come out |
 
+mod cluster;
 mod commit;
 mod drain;
 mod faults;
@@ -47,6 +49,7 @@ use std::{
     },
 };
 
+pub use cluster::PlantedBug as ClusterBug;
 pub use oracle::Violation;
 pub use settings::{Bug, Layer, Profile, Settings};
 use shard::ShardWorld;
@@ -61,6 +64,18 @@ pub struct Summary {
     pub deliveries: u64,
     pub restarts: u64,
     pub segments_removed: u64,
+    pub cluster: ClusterSummary,
+}
+
+/// What happened to the nodes of a cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterSummary {
+    pub elections: u64,
+    pub crashes: u64,
+    /// Nodes that were so far behind that they got a checkpoint.
+    pub catch_ups: u64,
+    /// States that were compared.
+    pub compared: u64,
 }
 
 /// A run in which a promise was broken.
@@ -77,8 +92,10 @@ impl Failure {
     /// The command that runs it again.
     pub fn replay(&self) -> String {
         let mut command = format!("cargo run -p redstart-sim -- --seed {}", self.seed);
-        if self.settings.layer == Layer::Shard {
-            command += " --world shard";
+        match self.settings.layer {
+            Layer::Engine => {}
+            Layer::Shard => command += " --world shard",
+            Layer::Cluster => command += " --world cluster",
         }
         if let Some(bug) = self.settings.bug {
             command += &format!(" --planted {}", bug.name());
@@ -112,6 +129,10 @@ pub fn run(seed: u64, settings: Settings) -> Result<Summary, Box<Failure>> {
                 let mut world = World::new(seed, settings);
                 (world.run(), world.trace.tail())
             }
+            Layer::Cluster => match World::of_cluster(seed, settings) {
+                Ok(mut world) => (world.run(), world.trace.tail()),
+                Err(violation) => (Err(violation), Vec::new()),
+            },
             Layer::Shard => {
                 let mut world = ShardWorld::new(seed, settings);
                 (world.run(), world.tail())

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use redstart_sim::{Bug, Layer, Profile, Settings, run, run_many};
 
 const USAGE: &str = "usage: redstart-sim [--seeds N] [--from N] [--seed N] [--planted NAME] [--profile NAME] \
-                     [--steps N] [--threads N] [--world engine|shard]";
+                     [--steps N] [--threads N] [--world engine|shard|cluster]";
 
 struct Arguments {
     settings: Settings,
-    /// Both, unless one is chosen.
+    /// All, unless one is chosen.
     layer: Option<Layer>,
     seed: Option<u64>,
     from: u64,

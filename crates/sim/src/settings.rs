@@ -2,7 +2,10 @@
 
 use redstart_engine::Planted as EngineBug;
 use redstart_log::Planted as LogBug;
+use redstart_raft::Planted as RaftBug;
 use redstart_server::shard::Planted as ShardBug;
+
+use crate::ClusterBug;
 
 /// A known bug, to prove that the oracle would notice it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +13,7 @@ pub enum Bug {
     Engine(EngineBug),
     Log(LogBug),
     Shard(ShardBug),
+    Cluster(ClusterBug),
 }
 
 impl Bug {
@@ -17,7 +21,8 @@ impl Bug {
     pub fn all() -> Vec<Bug> {
         let engine = EngineBug::ALL.into_iter().map(Bug::Engine);
         let log = LogBug::ALL.into_iter().map(Bug::Log);
-        engine.chain(log).chain(ShardBug::ALL.into_iter().map(Bug::Shard)).collect()
+        let shard = ShardBug::ALL.into_iter().map(Bug::Shard);
+        engine.chain(log).chain(shard).chain(ClusterBug::all().into_iter().map(Bug::Cluster)).collect()
     }
 
     pub fn name(self) -> String {
@@ -25,6 +30,7 @@ impl Bug {
             Bug::Engine(bug) => format!("{bug:?}"),
             Bug::Log(bug) => format!("{bug:?}"),
             Bug::Shard(bug) => format!("{bug:?}"),
+            Bug::Cluster(bug) => bug.name(),
         }
     }
 
@@ -44,7 +50,10 @@ impl Bug {
                 EngineBug::LoseTimersAtSeal | EngineBug::DropTimersOfSegment | EngineBug::RetireWithoutRecord,
             ) => Profile::Retention,
             Bug::Engine(EngineBug::IgnoreGroupLock | EngineBug::ForgetLocksOnRestart) => Profile::Order,
-            Bug::Engine(_) | Bug::Shard(_) => Profile::Mixed,
+            Bug::Cluster(ClusterBug::Replica(RaftBug::VoteAtStart)) => Profile::Crashes,
+            Bug::Cluster(ClusterBug::Replica(RaftBug::KeepLeaseInTransfer)) => Profile::Order,
+            Bug::Cluster(ClusterBug::Replica(RaftBug::ForgetFloor)) => Profile::Retention,
+            Bug::Engine(_) | Bug::Shard(_) | Bug::Cluster(_) => Profile::Mixed,
         }
     }
 
@@ -65,6 +74,7 @@ impl Bug {
     /// The world that this bug shows in.
     pub fn layer(self) -> Layer {
         match self {
+            Bug::Cluster(_) => Layer::Cluster,
             Bug::Shard(_)
             | Bug::Engine(
                 EngineBug::SkipUnreadable
@@ -84,10 +94,12 @@ pub enum Layer {
     Engine,
     /// The shard's runtime over both, through the handle that front ends use.
     Shard,
+    /// Several nodes, each with an engine over a replicated log.
+    Cluster,
 }
 
 impl Layer {
-    pub const ALL: [Layer; 2] = [Layer::Engine, Layer::Shard];
+    pub const ALL: [Layer; 3] = [Layer::Engine, Layer::Shard, Layer::Cluster];
 
     pub fn named(name: &str) -> Option<Layer> {
         Self::ALL.into_iter().find(|layer| format!("{layer:?}").eq_ignore_ascii_case(name))
@@ -140,6 +152,11 @@ impl Settings {
     /// Runs of the shard's runtime.
     pub fn shard() -> Settings {
         Settings { layer: Layer::Shard, ..Settings::default() }
+    }
+
+    /// Runs of a cluster.
+    pub fn cluster() -> Settings {
+        Settings { layer: Layer::Cluster, ..Settings::default() }
     }
 
     pub fn planted(bug: Bug) -> Settings {

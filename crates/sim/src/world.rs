@@ -11,6 +11,7 @@ use redstart_log::{DiskLog, Index, Log, Options, sim::SimStorage};
 
 use crate::{
     Bug, Profile, Settings, Summary,
+    cluster::Cluster,
     commit::PendingFrame,
     observe::Depth,
     oracle::{Checked, Model, Violation, restart},
@@ -46,6 +47,8 @@ pub struct World {
     /// The engine's log, as what replicates it sees it.
     pub log: Option<SharedLog<DiskLog>>,
     pub replicas: Option<Replicas>,
+    /// The nodes, in runs of a cluster. Then the engine is that of the node that serves.
+    pub cluster: Option<Box<Cluster>>,
     /// The term of leadership, once it has been lost; 0 before.
     pub term: u64,
     pub config: Config,
@@ -101,6 +104,7 @@ impl World {
             engine: None,
             log: None,
             replicas,
+            cluster: None,
             term: 0,
             config,
             options,
@@ -124,6 +128,19 @@ impl World {
         }
     }
 
+    /// A world whose clients use a cluster.
+    pub fn of_cluster(seed: u64, settings: Settings) -> Result<World, Violation> {
+        let mut world = World::new(seed, settings);
+        world.replicas = None;
+        let bug = match settings.bug {
+            Some(Bug::Cluster(bug)) => Some(bug),
+            _ => None,
+        };
+        let cluster = Cluster::new(seed, world.options.clone(), world.config.clone(), bug)?;
+        world.cluster = Some(Box::new(cluster));
+        Ok(world)
+    }
+
     /// The whole run: work, then the end where everything must come out.
     pub fn run(&mut self) -> Result<Summary, Violation> {
         self.say(format!("profile {:?}, segments of {} bytes", self.profile, self.options.segment_bytes));
@@ -132,9 +149,17 @@ impl World {
         for _ in 0..self.steps {
             self.step()?;
         }
+        if self.cluster.is_some() {
+            self.converge()?;
+        }
         self.drain()?;
+        if self.cluster.is_some() {
+            self.converge()?;
+        }
+        let cluster = self.cluster.as_ref().map(|cluster| cluster.summary()).unwrap_or_default();
         Ok(Summary {
             trace: self.trace.hash(),
+            cluster,
             messages: self.model.messages.len(),
             deliveries: self.model.deliveries,
             restarts: self.restarts,
@@ -152,6 +177,9 @@ impl World {
 
     /// Opens the log and the engine, on whatever the disk holds.
     pub fn open(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return self.be_served();
+        }
         let opened = self.try_open(&self.storage.clone());
         let (engine, log) = opened.map_err(|cause| Violation::new(OPENS, cause))?;
         self.log = Some(log);
@@ -233,11 +261,17 @@ impl World {
 
     /// The log refuses to go on: the process ends, with or without the machine.
     pub fn fail(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return self.fail_in_cluster();
+        }
         let ending = if self.rng.one_in(2) { Ending::Kill } else { Ending::PowerCut };
         self.restart(ending)
     }
 
     pub fn restart(&mut self, ending: Ending) -> Checked {
+        if self.cluster.is_some() {
+            return self.restart_cluster(ending);
+        }
         self.stop(ending)?;
         self.come_back()
     }
@@ -269,7 +303,7 @@ impl World {
     }
 
     /// Looks at everything: what is unknown so far either is there or will never be.
-    fn look_around(&mut self) -> Checked {
+    pub fn look_around(&mut self) -> Checked {
         self.observe(Depth::Everything)?;
         self.model.settle_unknown();
         self.check_configs()
@@ -277,6 +311,9 @@ impl World {
 
     /// Opens once more without having written anything.
     pub fn open_twice(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return Ok(());
+        }
         let first = self.describe()?;
         (self.engine, self.log) = (None, None);
         self.open()?;

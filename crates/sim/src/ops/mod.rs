@@ -124,7 +124,7 @@ const WEIGHTS: &[(Op, [u64; 5])] = &[
 ];
 
 impl World {
-    fn choose(&mut self) -> Op {
+    pub fn choose(&mut self) -> Op {
         let column = Profile::ALL.iter().position(|profile| *profile == self.profile).unwrap_or(0);
         let total = WEIGHTS.iter().map(|(_, weights)| weights[column]).sum();
         let mut at = self.rng.below(total);
@@ -137,10 +137,18 @@ impl World {
         Op::Settle
     }
 
-    /// One operation; and a frame when enough has come together.
+    /// One operation.
     pub fn step(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return self.step_cluster();
+        }
         let op = self.choose();
         self.perform(op)?;
+        self.after_op()
+    }
+
+    /// What the engine waits for is read; and a frame when enough has come together.
+    pub fn after_op(&mut self) -> Checked {
         self.read_for_engine()?;
         self.encode_checkpoint();
         if self.engine().batch_bytes() as u64 > self.options.segment_bytes / 8 {

@@ -27,7 +27,7 @@ use redstart_server::shard::{Config, Failure, Now, Planted, ShardHandle, Stepped
 use tokio::sync::mpsc;
 
 use crate::{
-    Bug, Settings, Summary,
+    Bug, ClusterSummary, Settings, Summary,
     oracle::{Checked, Violation, ensure},
     rng::Rng,
     trace::Trace,
@@ -168,6 +168,7 @@ impl ShardWorld {
             deliveries: self.model.deliveries,
             restarts: self.restarts,
             segments_removed: 0,
+            cluster: ClusterSummary::default(),
         })
     }
 

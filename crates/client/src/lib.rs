@@ -38,6 +38,8 @@ mod error;
 #[cfg(feature = "messaging")]
 mod filter;
 #[cfg(feature = "messaging")]
+mod ledger;
+#[cfg(feature = "messaging")]
 mod message;
 #[cfg(feature = "messaging")]
 mod message_id;
@@ -70,6 +72,7 @@ pub use {
     consumer::*,
     error::{BuildError, CallError, Protocol, RouteError, SendError, ServerCode},
     filter::Filter,
+    ledger::*,
     message::{DeliveryTime, InvalidMessage, Message, ShardKey},
     producer::{
         Checker, ChooseQueue, ExecuteError, Executed, FaultPolicy, Prepared, Producer, ProducerBuilder,

@@ -96,6 +96,10 @@ impl WorkerBuilder {
         WorkerBuilder { consumption: Consumption::new(client, group, appetite), concurrency: CONCURRENCY }
     }
 
+    pub(crate) fn group(&self) -> &str {
+        &self.consumption.settings.group
+    }
+
     /// How many handlers run at a time: 20 if not set.
     pub fn concurrency(mut self, handlers: usize) -> WorkerBuilder {
         self.concurrency = handlers;

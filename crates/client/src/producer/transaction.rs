@@ -234,6 +234,11 @@ impl TransactionProducer {
         }
     }
 
+    /// The producer group.
+    pub fn group(&self) -> &str {
+        self.core.session.group()
+    }
+
     /// What this producer has done.
     pub fn counters(&self) -> ProducerCounters {
         self.core.counters()
@@ -250,6 +255,10 @@ impl Prepared {
     /// The id of the message, by which the checker can find what became of the work.
     pub fn id(&self) -> &str {
         &self.sent.id
+    }
+
+    pub(crate) fn sent(&self) -> &Sent {
+        &self.sent
     }
 
     /// The message is delivered.

@@ -401,6 +401,10 @@ impl Session {
         }
     }
 
+    pub fn group(&self) -> &str {
+        each_session!(self, session => session.group())
+    }
+
     /// The largest body that the server takes, if it says so.
     pub fn body_bytes_max(&self) -> Option<usize> {
         match self {

@@ -294,6 +294,10 @@ impl Session {
         Ok(Session { net: net.clone(), number, telemetry })
     }
 
+    pub fn group(&self) -> &str {
+        self.role().group()
+    }
+
     fn role(&self) -> &Role {
         self.telemetry.shared().role()
     }

@@ -92,6 +92,10 @@ impl Session {
         Session { net: net.clone(), member, role }
     }
 
+    pub fn group(&self) -> &str {
+        self.role.group()
+    }
+
     pub(super) fn is_member(&self) -> bool {
         !matches!(self.role, Role::Consumer { consuming: Consuming::Assigned, .. })
     }

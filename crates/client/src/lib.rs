@@ -32,6 +32,8 @@ mod backoff;
 #[cfg(feature = "messaging")]
 mod client;
 #[cfg(feature = "messaging")]
+mod codec;
+#[cfg(feature = "messaging")]
 mod consumer;
 #[cfg(feature = "messaging")]
 mod error;
@@ -56,6 +58,8 @@ mod received;
 #[cfg(feature = "messaging")]
 mod route;
 #[cfg(feature = "messaging")]
+mod trace;
+#[cfg(feature = "messaging")]
 mod transport;
 
 #[cfg(any(feature = "admin", feature = "messaging"))]
@@ -69,6 +73,7 @@ pub use tls::{ClientCertificate, InvalidTls, Tls, Trust};
 pub use {
     backoff::Backoff,
     client::{Client, ClientBuilder},
+    codec::{Codec, DecodeError, Json, Poison},
     consumer::*,
     error::{BuildError, CallError, Protocol, RouteError, SendError, ServerCode},
     filter::Filter,
@@ -82,4 +87,5 @@ pub use {
     queue::Queue,
     reader::*,
     received::{DeadLetterOrigin, Received, ReplyError},
+    trace::{InvalidTraceContext, TraceBridge, TraceContext},
 };

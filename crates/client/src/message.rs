@@ -387,7 +387,7 @@ impl Message {
         }
     }
 
-    fn check_properties(&self) -> Result<(), InvalidMessage> {
+    pub(crate) fn check_properties(&self) -> Result<(), InvalidMessage> {
         for (name, value) in &self.properties {
             if is_reserved(name) {
                 return Err(InvalidMessage::Reserved { name: name.clone() });

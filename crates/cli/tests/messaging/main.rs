@@ -7,4 +7,5 @@ mod producing;
 mod reading;
 mod receiving;
 mod transactions;
+mod typed;
 mod working;

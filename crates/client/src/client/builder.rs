@@ -1,12 +1,14 @@
 use std::{
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
+    sync::Arc,
     time::Duration,
 };
 
 use super::Client;
 use crate::{
-    BuildError, Credentials, Protocol, Tls,
+    BuildError, Credentials, Protocol, Tls, TraceBridge,
     random::random_u64,
+    trace::Tracer,
     transport::{Net, remoting},
 };
 
@@ -24,6 +26,7 @@ pub struct ClientBuilder {
     tls: Option<Tls>,
     timeout: Duration,
     client_id: Option<String>,
+    tracer: Tracer,
 }
 
 impl ClientBuilder {
@@ -41,6 +44,7 @@ impl ClientBuilder {
             tls: None,
             timeout: TIMEOUT,
             client_id: None,
+            tracer: Tracer::default(),
         }
     }
 
@@ -65,6 +69,13 @@ impl ClientBuilder {
     /// The name of this client to servers; made from address and process if not set. Two clients must not share one.
     pub fn client_id(mut self, id: impl Into<String>) -> ClientBuilder {
         self.client_id = Some(id.into());
+        self
+    }
+
+    /// Connects the client with the application's tracer: messages carry the context of the trace in which they are sent, and spans of
+    /// consumers are linked with those of producers. Spans themselves are those of the crate `tracing`, and need no bridge.
+    pub fn trace_bridge(mut self, bridge: impl TraceBridge) -> ClientBuilder {
+        self.tracer = Tracer(Some(Arc::new(bridge)));
         self
     }
 
@@ -102,7 +113,7 @@ impl ClientBuilder {
             #[cfg(feature = "grpc")]
             Protocol::Grpc => {
                 use crate::transport::grpc;
-                Net::Grpc(std::sync::Arc::new(grpc::Grpc::new(grpc::Settings {
+                Net::Grpc(Arc::new(grpc::Grpc::new(grpc::Settings {
                     addresses: self.addresses,
                     tls: self.tls,
                     credentials: self.credentials,
@@ -110,7 +121,7 @@ impl ClientBuilder {
                     client_id,
                 })))
             }
-            _ => Net::Remoting(std::sync::Arc::new(remoting::Remoting::new(remoting::Settings {
+            _ => Net::Remoting(Arc::new(remoting::Remoting::new(remoting::Settings {
                 addresses: self.addresses,
                 tls: self.tls,
                 credentials: self.credentials,
@@ -118,7 +129,7 @@ impl ClientBuilder {
                 client_id,
             }))),
         };
-        Ok(Client::start(net, self.timeout).await?)
+        Ok(Client::start(net, self.timeout, self.tracer).await?)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
     RouteError, ShutdownReport, WorkerBuilder,
     producer::Core as ProducerCore,
     route::Route,
+    trace::Tracer,
     transport::{Net, Role, Session},
 };
 
@@ -62,6 +63,7 @@ pub struct Client {
 pub(crate) struct Inner {
     pub net: Net,
     pub timeout: Duration,
+    tracer: Tracer,
     routes: Routes,
     /// A heartbeat is due now: there is a new role or a new broker.
     changed: Notify,
@@ -93,11 +95,12 @@ impl Client {
         ClientBuilder::new(addresses)
     }
 
-    async fn start(net: Net, timeout: Duration) -> Result<Client, CallError> {
+    async fn start(net: Net, timeout: Duration, tracer: Tracer) -> Result<Client, CallError> {
         net.probe().await?;
         let inner = Arc::new(Inner {
             net,
             timeout,
+            tracer,
             routes: Routes::default(),
             changed: Notify::new(),
             upkeep: Mutex::default(),
@@ -162,6 +165,10 @@ impl Client {
 
     pub(crate) fn timeout(&self) -> Duration {
         self.inner.timeout
+    }
+
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.inner.tracer
     }
 
     pub(crate) async fn session(&self, role: Role) -> Result<Session, BuildError> {

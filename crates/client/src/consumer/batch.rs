@@ -16,6 +16,8 @@ use super::{
     core::{Core, Phase},
     worker::{GroupKey, Running, guarded, key_of, log, outcome_of, settle_as},
 };
+use tracing::Instrument as _;
+
 use crate::Received;
 
 const COUNT_MAX: usize = 1024;
@@ -279,7 +281,8 @@ where
     let (messages, settles): (Vec<Received>, Vec<Settle>) =
         deliveries.into_iter().map(Delivery::into_parts).unzip();
     let batch = Batch::new(messages);
-    let result = guarded(|| handler(batch.clone())).await;
+    let span = core.client.tracer().process_batch(&core.settings.group, batch.messages());
+    let result = guarded(|| handler(batch.clone()).instrument(span.clone())).await;
     let otherwise = batch.messages().first().map_or(Outcome::Done, |first| outcome_of(first, result));
     let keys: HashSet<GroupKey> = batch.messages().iter().filter_map(key_of).collect();
     let mut failed = HashSet::new();

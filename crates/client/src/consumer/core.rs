@@ -16,6 +16,8 @@ use tokio::{
     time::Instant,
 };
 
+use tracing::Instrument as _;
+
 use super::{
     ConsumerCounters, Delivery, ReceiveError, RetryPolicy, SettleError, ShutdownReport,
     lease::{Due, Held, Leases, due},
@@ -23,6 +25,7 @@ use super::{
 use crate::{
     Backoff, CallError, Client, Filter, Received, ReplyError,
     client::{Part, PartFuture},
+    trace,
     transport::{Fetched, Receipt, Session},
 };
 
@@ -288,6 +291,16 @@ impl Core {
 
     /// Tells the server what becomes of a delivery. A call that failed on its way is repeated, while the delivery is this consumer's.
     async fn tell_server(&self, held: &Held, what: Telling<'_>) -> Result<(), SettleError> {
+        let operation = match what {
+            Telling::Ack => "ack",
+            Telling::VisibleAfter(_) => "nack",
+            Telling::DeadLetter(_) => "dead_letter",
+        };
+        let span = trace::settle(&self.settings.group, operation, 1);
+        self.tell_traced(held, what).instrument(span).await
+    }
+
+    async fn tell_traced(&self, held: &Held, what: Telling<'_>) -> Result<(), SettleError> {
         let receipt = held.receipt.lock().await;
         let mut failed = 0;
         loop {
@@ -322,7 +335,8 @@ impl Core {
             guards.push(held.receipt.lock().await);
         }
         let receipts: Vec<Receipt> = guards.iter().map(|guard| Receipt::clone(guard)).collect();
-        let mut results = self.session.ack(&receipts).await;
+        let span = trace::settle(&self.settings.group, "ack", receipts.len());
+        let mut results = self.session.ack(&receipts).instrument(span).await;
         let failed = |result: &Result<(), CallError>| matches!(result, Err(error) if error.retryable());
         for attempt in 1..SETTLE_ATTEMPTS {
             let again: Vec<usize> = (0..results.len()).filter(|place| failed(&results[*place])).collect();

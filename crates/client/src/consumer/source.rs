@@ -8,7 +8,9 @@ use tokio::{
 };
 
 use super::core::{Core, Phase};
-use crate::{Backoff, BuildError, Filter, RouteError, route::Place, transport::Fetch};
+use tracing::Instrument as _;
+
+use crate::{Backoff, BuildError, Filter, RouteError, route::Place, trace, transport::Fetch};
 
 /// How often routes are looked at for brokers that came or went.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -82,8 +84,10 @@ async fn fetch(core: Arc<Core>, mut place: Place, filter: Filter) {
             from_start: settings.from_start,
             fifo: settings.fifo,
         };
-        match core.session.receive(&fetch).await {
+        let span = trace::receive(&settings.group, &place.queue.topic, settings.wait);
+        match core.session.receive(&fetch).instrument(span.clone()).await {
             Ok(fetched) => {
+                span.record("messaging.batch.message_count", fetched.len());
                 failed = 0;
                 // The server's time began a little earlier. Renewal comes at half time, so that this does not count.
                 core.put(fetched, &filter, Instant::now() + settings.invisible);

@@ -25,7 +25,9 @@ use super::{
     receiver::{Consumption, consumption_settings},
     schedule::Schedule,
 };
-use crate::{BuildError, Client, Filter, Received, ReplyError, transport::Consuming};
+use tracing::Instrument as _;
+
+use crate::{BuildError, Client, Codec, Filter, Poison, Received, ReplyError, trace, transport::Consuming};
 
 const CONCURRENCY: usize = 20;
 const CONCURRENCY_MAX: usize = 10_000;
@@ -86,6 +88,7 @@ impl From<()> for Outcome {
 pub struct WorkerBuilder {
     consumption: Consumption,
     concurrency: usize,
+    poison: Poison,
 }
 
 consumption_settings!(WorkerBuilder);
@@ -93,7 +96,11 @@ consumption_settings!(WorkerBuilder);
 impl WorkerBuilder {
     pub(crate) fn new(client: &Client, group: String) -> WorkerBuilder {
         let appetite = Appetite::UpTo { messages: MESSAGES_MAX, bytes: BYTES_MAX };
-        WorkerBuilder { consumption: Consumption::new(client, group, appetite), concurrency: CONCURRENCY }
+        WorkerBuilder {
+            consumption: Consumption::new(client, group, appetite),
+            concurrency: CONCURRENCY,
+            poison: Poison::default(),
+        }
     }
 
     pub(crate) fn group(&self) -> &str {
@@ -115,6 +122,12 @@ impl WorkerBuilder {
     /// How long a message is renewed while its handler runs: 3 hours if not set.
     pub fn renew_for(mut self, time: Duration) -> WorkerBuilder {
         self.consumption.settings.renew_max = time;
+        self
+    }
+
+    /// What becomes of messages whose bodies cannot be decoded, with [`run_typed`](WorkerBuilder::run_typed): dead letters if not set.
+    pub fn poison(mut self, poison: Poison) -> WorkerBuilder {
+        self.poison = poison;
         self
     }
 
@@ -169,6 +182,60 @@ impl WorkerBuilder {
         let (core, mut tasks) = self.consumption.start(Consuming::Pushed).await?;
         tasks.spawn(dispatch(core.clone(), Arc::new(handler), concurrency));
         Ok(Worker { core, tasks })
+    }
+
+    /// Starts a worker whose handler gets the value of each body. A message whose body has no value does not come again and again:
+    /// see [`poison`](WorkerBuilder::poison).
+    ///
+    /// ```no_run
+    /// # async fn example(client: redstart_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redstart_client::{Filter, Json};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Order {
+    ///     id: u32,
+    /// }
+    ///
+    /// let worker = client
+    ///     .worker("billing")
+    ///     .subscribe("orders", Filter::all())
+    ///     .run_typed(Json, |_job, order: Order| async move {
+    ///         println!("order {}", order.id);
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # drop(worker);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_typed<T, C, H, F, O, E>(self, codec: C, handler: H) -> Result<Worker, BuildError>
+    where
+        T: Send + 'static,
+        C: Codec<T>,
+        H: Fn(Job, T) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let (poison, handler) = (self.poison, Arc::new(handler));
+        self.run(move |job: Job| {
+            let value = job.decode::<T, C>(&codec);
+            let handler = handler.clone();
+            async move {
+                match (value, poison) {
+                    (Ok(value), _) => {
+                        handler(job, value).await.map(Into::into).map_err(|error| error.to_string())
+                    }
+                    (Err(error), Poison::DeadLetter) => Ok(Outcome::DeadLetter(error.to_string())),
+                    (Err(error), Poison::Retry) => Err(error.to_string()),
+                    (Err(error), Poison::Drop) => {
+                        tracing::warn!(id = job.id(), %error, "a message was dropped");
+                        Ok(Outcome::Done)
+                    }
+                }
+            }
+        })
+        .await
     }
 
     /// Starts a worker whose handler gets several messages of one topic at a time. See [`BatchPolicy`] for when, and [`Batch`] for what
@@ -331,7 +398,10 @@ async fn process<H, F, O, E>(
     let mut received = Arc::new(received);
     loop {
         let job = Job { received: received.clone(), lease: settle.lease(), core: settle.core().clone() };
-        let outcome = outcome_of(&received, guarded(|| handler(job)).await);
+        let span = core.client.tracer().process(&core.settings.group, &received);
+        let work = || trace::in_trace_of(&received, handler(job)).instrument(span.clone());
+        let result = guarded(work).await;
+        let outcome = span.in_scope(|| outcome_of(&received, result));
         if settle.held().is_lost() {
             // Another delivery decides about the message now.
             tracing::warn!(id = received.id(), "a handler ran longer than its message was this consumer's");

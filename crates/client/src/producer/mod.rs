@@ -29,12 +29,15 @@ pub use transaction::{
     TransactionProducerBuilder, Verdict,
 };
 
+use tracing::Instrument as _;
+
 use crate::{
     Backoff, CallError, Client, Message, Queue, RouteError, SendError, ServerCode, ShutdownReport,
     body::pack,
     message::BODY_BYTES_MAX,
     message_id::now_ms,
     route::{Place, Route},
+    trace,
     transport::{Outgoing, Purpose, Session, Stored, Transaction},
 };
 
@@ -134,8 +137,11 @@ impl Producer {
 
     /// Sends messages of any topics, in as few requests as the protocol allows; one result for each, in their order. Messages
     /// of one message group keep their order. A message with a dedup key, or a delayed one, has a request of its own.
-    pub async fn send_many(&self, messages: Vec<Message>) -> Vec<Result<Sent, SendError>> {
-        let results = self.core.send_many(messages).await;
+    pub async fn send_many(&self, mut messages: Vec<Message>) -> Vec<Result<Sent, SendError>> {
+        let Some(first) = messages.first() else { return Vec::new() };
+        let span = trace::send(first, messages.len());
+        messages.iter_mut().for_each(|message| self.core.client.tracer().inject(message));
+        let results = self.core.send_many(messages).instrument(span).await;
         results.iter().for_each(|result| self.core.count(result));
         results
     }
@@ -188,7 +194,15 @@ impl Core {
         self.send_for(message, Purpose::Plain).await
     }
 
-    async fn send_for(&self, message: Message, purpose: Purpose) -> Result<Sent, SendError> {
+    async fn send_for(&self, mut message: Message, purpose: Purpose) -> Result<Sent, SendError> {
+        self.client.tracer().inject(&mut message);
+        let span = trace::send(&message, 1);
+        let result = self.send_traced(message, purpose).instrument(span.clone()).await;
+        trace::sent(&span, &result);
+        result
+    }
+
+    async fn send_traced(&self, message: Message, purpose: Purpose) -> Result<Sent, SendError> {
         let deadline = Instant::now() + self.settings.timeout;
         message.check(self.body_bytes_max())?;
         if matches!(purpose, Purpose::Half { .. }) {
@@ -321,7 +335,8 @@ impl Core {
         }
     }
 
-    async fn post(&self, message: Message) -> Result<(), SendError> {
+    async fn post(&self, mut message: Message) -> Result<(), SendError> {
+        self.client.tracer().inject(&mut message);
         let deadline = Instant::now() + self.settings.timeout;
         message.check(self.body_bytes_max())?;
         let _room = self.limit.take(1, message.weight(), deadline).await?;

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `grpc` (default) | gRPC beside Remoting |
 //! | `messaging` | producers and consumers over Remoting alone |
+//! | `stream` | [`Receiver`] and [`QueueReader`] as streams |
 //! | `admin` | requests of operators: topics, groups, offsets |
 
 #![warn(missing_docs)]

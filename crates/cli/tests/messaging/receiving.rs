@@ -18,6 +18,29 @@ async fn send(broker: &Broker, topic: &str, bodies: impl IntoIterator<Item = Str
 }
 
 #[tokio::test]
+async fn a_stream_has_every_message_and_ends_with_the_receiver() {
+    use tokio_stream::StreamExt as _;
+    let broker = Broker::start().await;
+    for protocol in BOTH {
+        let topic = format!("t-{protocol:?}");
+        broker.topic(&topic, 2, "NORMAL").await;
+        let client = broker.client(protocol).await;
+        let producer = client.producer().build().await.unwrap();
+        for n in 0..10 {
+            producer.send(Message::new(&topic, n.to_string())).await.unwrap();
+        }
+        let receiver =
+            client.receiver("g").subscribe(&topic, Filter::all()).from_start().build().await.unwrap();
+        let mut deliveries = std::pin::pin!(receiver.stream());
+        for _ in 0..10 {
+            deliveries.next().await.unwrap().unwrap().ack().await.unwrap();
+        }
+        receiver.shutdown(PATIENCE).await;
+        assert!(deliveries.next().await.is_none(), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_acked_stays_away_and_what_is_not_comes_again() {
     let broker = Broker::start().await;
     for protocol in BOTH {

@@ -245,6 +245,27 @@ impl Receiver {
         Some(delivery)
     }
 
+    /// The messages as a stream, which ends when the receiver is shut down. Other errors are items: the receiver goes on trying.
+    ///
+    /// ```no_run
+    /// # async fn example(receiver: redstart_client::Receiver) -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures_util::StreamExt as _;
+    ///
+    /// let mut deliveries = std::pin::pin!(receiver.stream());
+    /// while let Some(delivery) = deliveries.next().await {
+    ///     delivery?.ack().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "stream")]
+    pub fn stream(&self) -> impl futures_util::Stream<Item = Result<Delivery, ReceiveError>> + Send + '_ {
+        futures_util::stream::unfold(self, async |receiver| match receiver.recv().await {
+            Err(ReceiveError::ShutDown) => None,
+            received => Some((received, receiver)),
+        })
+    }
+
     /// What this receiver has done.
     pub fn counters(&self) -> ConsumerCounters {
         self.core.counters()

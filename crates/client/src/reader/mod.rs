@@ -168,6 +168,15 @@ impl QueueReader {
         self.core.next().await
     }
 
+    /// The batches as a stream, which ends when the reader is shut down. Other errors are items: the reader goes on trying.
+    #[cfg(feature = "stream")]
+    pub fn stream(&self) -> impl futures_util::Stream<Item = Result<QueueBatch, ReceiveError>> + Send + '_ {
+        futures_util::stream::unfold(self, async |reader| match reader.next().await {
+            Err(ReceiveError::ShutDown) => None,
+            batch => Some((batch, reader)),
+        })
+    }
+
     /// Stores that all messages of a batch, and those before them, are done.
     pub async fn commit(&self, batch: &QueueBatch) -> Result<(), QueueError> {
         self.core.commit(&batch.queue, batch.next_offset).await

@@ -89,6 +89,10 @@ pub(crate) enum Role {
     /// With the topics that it says it sends to, and what answers checks of transactions.
     Producer {
         group: String,
+        #[cfg_attr(
+            not(feature = "grpc"),
+            allow(dead_code, reason = "Remoting finds producers by their group")
+        )]
         topics: Vec<String>,
         checks: Option<mpsc::Sender<Check>>,
     },

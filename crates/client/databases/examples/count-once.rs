@@ -18,6 +18,8 @@ async fn start<L: Counting>(url: &str, client: &Client, topic: &str, batch: usiz
         .subscribe(topic, Filter::all())
         .from_start()
         .invisible(Duration::from_secs(2))
+        // A kill counts as an attempt of every message that was held.
+        .attempts(u32::MAX)
         .retry_policy(RetryPolicy::every(Duration::from_millis(100)));
     if batch == 1 {
         let handler = |job: redstart_client::Job, mut tx: L::Tx| async move {

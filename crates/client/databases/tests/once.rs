@@ -9,7 +9,8 @@ use std::{
 };
 
 use redstart_client::{
-    ExecuteError, FencedChecker, Filter, LocalError, Message, OutboxError, Receiver, Relay, RelayPolicy,
+    Client, ExecuteError, FencedChecker, Filter, LocalError, Message, OutboxError, Position, Receiver, Relay,
+    RelayPolicy,
 };
 
 use crate::{counting::Counting, server::Broker};
@@ -126,11 +127,22 @@ impl Drop for Consumer {
     }
 }
 
+async fn dead_letters(client: &Client) -> i64 {
+    let Ok(queues) = client.queues("%DLQ%counters").await else { return 0 };
+    let reader = client.queue_reader("undertaker").assign(queues.clone()).build().await.unwrap();
+    let mut dead = 0;
+    for queue in &queues {
+        dead += reader.offset(queue, Position::Latest).await.unwrap();
+    }
+    dead
+}
+
 /// Two consumers are killed again and again while they count, and the broker now and then.
 pub async fn killed<L: Counting>(ledger: L, kind: &str, url: &str, batch: usize) {
     let messages: i64 = std::env::var("MESSAGES").map_or(3000, |number| number.parse().unwrap());
     let mut broker = Broker::start();
     broker.topic("t", "NORMAL").await;
+    broker.patient_group("counters").await;
     let client = broker.client().await;
     let producer = client.producer().build().await.unwrap();
     for numbers in (0..messages).collect::<Vec<_>>().chunks(500) {
@@ -154,7 +166,10 @@ pub async fn killed<L: Counting>(ledger: L, kind: &str, url: &str, batch: usize)
         if counted > last {
             (last, moved) = (counted, Instant::now());
         }
-        assert!(moved.elapsed() < PATIENCE, "{counted} of {messages}, and no more come");
+        if moved.elapsed() > PATIENCE {
+            let dead = dead_letters(&broker.client().await).await;
+            panic!("{counted} of {messages} counted, {dead} dead letters, and no more come");
+        }
         // While there is nothing to interrupt, killing would only delay the rest.
         if counted > 0 && messages - counted > 50 {
             consumers[kills as usize % 2] = start();

@@ -11,6 +11,7 @@ use redstart_client::{
     Client,
     admin::{Admin, TopicSpec},
 };
+use redstart_wire::remoting::body::GroupConfig;
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: use run"))
@@ -95,6 +96,19 @@ impl Broker {
 
     pub async fn client(&self) -> Client {
         Client::connect(&self.address()).await.unwrap()
+    }
+
+    /// Makes a group whose messages do not become dead letters, however often their consumers are killed.
+    pub async fn patient_group(&self, name: &str) {
+        let group = GroupConfig {
+            group_name: name.to_owned(),
+            consume_enable: true,
+            // The most that a broker takes.
+            retry_max_times: 1000,
+            ..GroupConfig::default()
+        };
+        let broker = format!("127.0.0.1:{}", self.ports[1]);
+        Admin::new(&self.address()).put_group(&broker, &group).await.unwrap();
     }
 
     pub async fn topic(&self, name: &str, kind: &str) {

@@ -45,7 +45,7 @@ impl World {
     fn fail_a_read(&mut self) -> Checked {
         let n = self.rng.between(1, 4);
         self.say(format!("read {n} from now fails"));
-        self.read_fails = true;
+        (self.read_fails, self.reads_failed) = (true, true);
         self.storage.fail_read(n);
         let op = self.rng.of([Op::Tick, Op::Pop, Op::Pop, Op::Retire, Op::Forward]);
         let done = self.perform(op);

@@ -75,6 +75,8 @@ pub struct World {
     pub index_damaged: bool,
     /// A read may fail at this moment.
     pub read_fails: bool,
+    /// A read has failed. One for the engine's own work is reported when that work goes on.
+    pub reads_failed: bool,
 }
 
 impl World {
@@ -124,6 +126,7 @@ impl World {
             damaged: BTreeSet::new(),
             index_damaged: false,
             read_fails: false,
+            reads_failed: false,
             rng,
         }
     }

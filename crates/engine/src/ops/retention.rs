@@ -53,6 +53,8 @@ struct Copying {
     proposed: bool,
     /// Some wait for messages that are being read.
     waits: bool,
+    /// Messages on their way to a retry topic. They have no copy and go with the segment, and not before.
+    retries: Vec<TimerKey>,
 }
 
 /// Time between removals by age while there is a gap in the times of the log.
@@ -261,6 +263,7 @@ impl Engine {
             self.state.retire(oldest.id);
             return self.remove_retired();
         }
+        copying.retries.into_iter().for_each(|key| self.drop_timer(key));
         self.speculation.retiring = Some(oldest.id);
         self.propose(None, Decision::Retire { segment: oldest.id });
         Ok(None)
@@ -337,7 +340,7 @@ impl Engine {
             return Ok(copying);
         }
         let borrowed = self.state.timers.borrowed_within(Position(segment.id.0), segment.end);
-        // A retry has only the one copy. That the segment goes all the same is because the disk is full.
+        // A retry has only the one copy. If the segment goes all the same, then because the disk is full.
         let (borrowed, retries): (Vec<_>, Vec<_>) = borrowed.partition(|(_, message)| message.attempt == 0);
         let listed = match self.indexes.timers(segment.id) {
             Ok(listed) => listed,
@@ -367,8 +370,7 @@ impl Engine {
             let placement = Placement::Half { check_after: half.next_check.since(now) };
             (id, half.message, placement, half.deliver_at)
         });
-        copying.proposed = !retries.is_empty();
-        retries.into_iter().for_each(|(key, _)| self.drop_timer(key));
+        copying.retries = retries.into_iter().map(|(key, _)| key).collect();
         let within = |(_, message, ..): &(_, MessageRef, _, _)| within(message.position);
         for (id, message, placement, due) in timers.chain(halves).filter(within) {
             if self.batch_is_full(message.size as usize) {

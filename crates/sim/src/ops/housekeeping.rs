@@ -95,7 +95,9 @@ impl World {
                 self.heal();
                 Ok(())
             }
-            Err(RetireError::Index(IndexError::Read(_)) | RetireError::Fetch(_)) if self.read_fails => Ok(()),
+            Err(RetireError::Index(IndexError::Read(_)) | RetireError::Fetch(_)) if self.reads_failed => {
+                Ok(())
+            }
             Err(error) => Err(Violation::new(IN_STEP, error.to_string())),
         }
     }

@@ -15,13 +15,16 @@ async fn still_serves(broker: &Broker) {
     broker.ack("t", "good", &received[0]).await;
 }
 
+/// A path, headers, a body; and the status and code of the refusal.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
+
 #[tokio::test]
 async fn every_bad_request_gets_its_own_refusal() {
     let broker = Broker::start();
     broker.topic("t", 1, "NORMAL").await;
     let json_type = ("Content-Type", "application/json");
     let many: Vec<(&str, &str)> = (0..130).map(|_| ("Message-Key", "k")).collect();
-    let cases: [(&str, &[(&str, &str)], &[u8], u16, &str); 17] = [
+    let cases: [Case<'_>; 17] = [
         ("/v1/topics/t/messages/", &[], b"x", 404, "path_not_found"),
         ("/v1/topics/t%/messages", &[], b"x", 400, "bad_path"),
         ("/v1/topics/t/messages?a=1", &[], b"x", 400, "bad_path"),

@@ -1,5 +1,7 @@
 //! The producers and consumers of the client library against the real broker, over both protocols.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod batches;
 mod broadcasting;
 mod broker;

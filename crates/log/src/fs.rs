@@ -358,19 +358,23 @@ mod tests {
         raw.sync_data().expect("synced");
         let file = OpenOptions::new().read(true).open(dir.path().join("x")).expect("the file");
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("evicted");
-        let is_cached = |at| raw.read_cached(at, 4096).expect("read").is_some();
-        if !storage.tells_cached.load(Ordering::Relaxed) || is_cached(512 << 10) {
+        let is_cached = |page: u64| raw.read_cached(page * 4096, 4096).expect("read").is_some();
+        let cached = || (16..256).filter(|page| is_cached(*page)).count();
+        if !storage.tells_cached.load(Ordering::Relaxed) || cached() > 120 {
             // A file system in memory keeps everything.
             return;
         }
         raw.read(0, 64 << 10).expect("read");
         assert!(is_cached(0));
+        let before = cached();
         let aside = storage.open("x").expect("the file");
         let mut bytes = vec![0; 1 << 20];
         assert_eq!(aside.read_aside(0, &mut bytes).expect("read"), bytes.len());
         assert_eq!(bytes, content);
         assert!(is_cached(0), "what was in memory stays there");
-        assert!(!is_cached(768 << 10), "what was not is not kept");
+        // The system may keep a few pages that another processor has just touched.
+        let kept = cached().saturating_sub(before);
+        assert!(kept <= 64, "{kept} pages are kept that were not in memory");
     }
 
     #[test]

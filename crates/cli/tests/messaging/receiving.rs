@@ -259,6 +259,24 @@ async fn a_receiver_goes_on_when_the_broker_comes_back() {
 }
 
 #[tokio::test]
+async fn dead_letters_can_be_waited_for_before_there_are_any() {
+    for protocol in BOTH {
+        let broker = Broker::start().await;
+        broker.topic("t", 1, "NORMAL").await;
+        let client = broker.client(protocol).await;
+        let letters =
+            client.receiver("watch").subscribe("%DLQ%g", Filter::all()).from_start().build().await.unwrap();
+        let waiting = tokio::spawn(async move { letters.recv().await.unwrap().origin().cloned() });
+        send(&broker, "t", ["poison".to_owned()]).await;
+        let receiver = client.receiver("g").subscribe("t", Filter::all()).from_start().build().await.unwrap();
+        let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await.expect("a message").unwrap();
+        delivery.dead_letter("unreadable").await.unwrap();
+        let origin = tokio::time::timeout(PATIENCE, waiting).await.expect("a dead letter").unwrap().unwrap();
+        assert_eq!(origin.topic, "t", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
 async fn faults_of_the_settings_and_of_the_expression_are_named() {
     let broker = Broker::start().await;
     broker.topic("t", 1, "NORMAL").await;

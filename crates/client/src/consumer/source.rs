@@ -15,13 +15,18 @@ use crate::{Backoff, BuildError, Filter, RouteError, route::Place, trace, transp
 /// How often routes are looked at for brokers that came or went.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Checks that every topic is there.
+/// Whether servers make this topic themselves, with its first message: one of dead letters or retries.
+fn is_made_by_servers(topic: &str) -> bool {
+    topic.starts_with("%DLQ%") || topic.starts_with("%RETRY%")
+}
+
+/// Checks that every topic is there, but for those that servers make: they are read from when they are there.
 pub(crate) async fn check_topics(
     client: &crate::Client,
     subscriptions: &[(String, Filter)],
 ) -> Result<(), BuildError> {
     let mut faults = Vec::new();
-    for (topic, _) in subscriptions {
+    for (topic, _) in subscriptions.iter().filter(|(topic, _)| !is_made_by_servers(topic)) {
         match client.route(topic).await {
             Ok(route) if route.provisional => faults.push(format!("there is no topic {topic}")),
             Ok(_) => {}

@@ -117,7 +117,7 @@ async fn past_its_last_attempt_a_message_becomes_a_dead_letter() {
     for attempt in 1..=2 {
         let received = broker.receive("t", "g", json!({"wait_ms": 20_000})).await;
         assert_eq!(received[0]["attempt"], json!(attempt));
-        let returned = json!({"handle": received[0]["handle"], "delay_ms": 0});
+        let returned = json!({"handle": received[0]["handle"], "delay_ms": 100});
         assert_eq!(broker.consume("t", "g", "nack", returned).await.status, 200);
     }
     // The next receive of the group finds that it was the last attempt.
@@ -200,6 +200,23 @@ async fn several_shards_are_one_queue_to_a_consumer() {
         assert_eq!((&message["body"], &message["attempt"]), (&json!(format!("w{n}")), &json!(1)));
         broker.ack("t", "g", &message).await;
     }
+}
+
+#[tokio::test]
+async fn dead_letters_are_received_though_only_one_of_several_shards_has_their_topic() {
+    let broker = Broker::with(&["--shards=3"]);
+    broker.command(&["topic", "create", "t"]);
+    broker.send("t", json!({"body": "m"})).await;
+    let received = broker.receive("t", "g", json!({"wait_ms": 20_000})).await;
+    let given_up = json!({"handle": received[0]["handle"]});
+    assert_eq!(broker.consume("t", "g", "dead-letter", given_up).await.status, 200);
+    for _ in 0..3 {
+        let letters = broker.receive("%25DLQ%25g", "reader", json!({"wait_ms": 20_000})).await;
+        assert_eq!(bodies(&letters), ["m"]);
+        let nack = json!({"handle": letters[0]["handle"], "delay_ms": 100});
+        assert_eq!(broker.consume("%25DLQ%25g", "reader", "nack", nack).await.status, 200);
+    }
+    assert_eq!(broker.consume("%25DLQ%25none", "reader", "receive", json!({})).await.status, 404);
 }
 
 #[tokio::test]

@@ -272,6 +272,12 @@ impl Engine {
         }
     }
 
+    /// Whether a group has begun in a topic; `None` if one of the two is unknown.
+    pub fn has_begun(&self, group: &GroupName, topic: &TopicName) -> Option<bool> {
+        let key = (self.group_id(group)?, self.topic_id(topic)?);
+        Some(self.state.subscriptions.contains_key(&key))
+    }
+
     /// A group that consumes a topic for the first time starts in all its queues at once; a queue added later is
     /// consumed from its beginning.
     pub(super) fn subscribe(

@@ -136,6 +136,7 @@ impl Service {
             // The Go client (5.1.4) processes the next message of a message group after one that failed, if it has both.
             one_per_group: caller.is_go() && request.auto_renew,
             refused_attribute: Some(BIND_TOPIC),
+            only_if_begun: false,
             in_order: false,
             with_retry_topic,
             wait,
@@ -150,12 +151,12 @@ impl Service {
         if lite == Some(true) {
             return self.take_lite(shard, pop).await;
         }
-        match shard.give_back_queue.receive(shard.handle.pop(pop.clone())?).await? {
+        match self.shards.pop(shard, pop.clone()).await? {
             Err(ReceiveError::WrongGroupKind { .. }) if lite.is_none() => self.take_lite(shard, pop).await,
             Err(ReceiveError::WrongGroupKind { value, .. }) => Err(only_for_lites(&pop.group, &value)),
             Err(ReceiveError::Pop(PopError::UnknownGroup { .. })) => {
                 self.ensure_group(&pop.group).await?;
-                Ok(shard.give_back_queue.receive(shard.handle.pop(pop)?).await??)
+                Ok(self.shards.pop(shard, pop).await??)
             }
             popped => Ok(popped?),
         }

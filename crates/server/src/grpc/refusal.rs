@@ -329,6 +329,8 @@ impl From<ReceiveError> for Refusal {
             ReceiveError::WrongGroupKind { .. } => {
                 Refusal::new(Code::IllegalConsumerGroup, error.to_string())
             }
+            // A receive whose group has not begun begins it, and is not answered before.
+            ReceiveError::NotBegun => Refusal::new(Code::InternalServerError, error.to_string()),
             ReceiveError::Pull(error) => error.into(),
             ReceiveError::Unavailable(error) => error.into(),
         }

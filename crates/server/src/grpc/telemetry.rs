@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use prost::Message as _;
-use redstart_engine::{Engine, GroupName, Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
+use redstart_engine::{Start, TopicName, filter::limits::EXPRESSION_BYTES_MAX};
 use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
@@ -24,12 +24,7 @@ use super::{
     service::{Answers, Service},
     settings::merge,
 };
-use crate::{
-    access::{Identity, Needs},
-    throttle::Throttle,
-};
-
-static JOIN_FAILED: Throttle = Throttle::new();
+use crate::access::{Identity, Needs};
 
 const REPEAT_AFTER: Duration = Duration::from_millis(1500);
 /// Encoded settings. They are sent back, so that those of a client that does not read stay in memory.
@@ -190,13 +185,12 @@ impl Service {
         let group = known.group.clone();
         let subscribed = known.subscriptions.iter().filter(|_| !lite);
         let topics: Vec<TopicName> = subscribed.map(|entry| entry.topic.clone()).collect();
-        for shard in &self.shards.all()[1..] {
-            let (group, topics) = (group.clone(), topics.clone());
-            self.ask(shard, move |engine, _| join(engine, group.as_ref(), &topics)).await?;
+        // A group begins in its topics when its first consumer connects.
+        if let Some(group) = &group {
+            self.shards.begin(group, topics, Start::Configured).await?;
         }
         let (config, body_bytes_max, receive_batch_max) = self
             .ask(self.shards.first(), move |engine, _| {
-                join(engine, group.as_ref(), &topics);
                 let limits = &engine.config().limits;
                 let sizes = (limits.body_bytes_max, limits.receive_batch_max);
                 let config = group.and_then(|group| engine.group(&group)).map(|group| group.config);
@@ -237,18 +231,6 @@ impl Service {
             }
         }
         Ok(known)
-    }
-}
-
-/// A group begins in its topics when its first consumer connects.
-fn join(engine: &mut Engine, group: Option<&GroupName>, topics: &[TopicName]) {
-    let Some(group) = group else { return };
-    for topic in topics {
-        if let Err(error) = engine.join(group, topic, Start::Configured)
-            && let Some(repeated) = JOIN_FAILED.permit()
-        {
-            tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
-        }
     }
 }
 

@@ -64,11 +64,12 @@ pub(super) async fn pop(request: &Request) -> Result<Answer, Refusal> {
         start,
         one_per_group: false,
         refused_attribute: None,
+        only_if_begun: false,
         in_order: request.truth("order").unwrap_or(false),
         with_retry_topic: false,
         wait,
     };
-    match request.context.give_back_queue.receive(request.context.shard.pop(pop)?).await? {
+    match request.context.node.shards.pop(request.context.served(), pop).await? {
         Ok(popped) => deliver(request, &topic, popped, invisible).await,
         Err(ReceiveError::Unavailable(Unavailable::Overloaded { .. })) => Ok(nothing(code::POLLING_FULL)),
         Err(error) => Err(error.into()),

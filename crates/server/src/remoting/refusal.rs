@@ -308,6 +308,8 @@ impl From<ReceiveError> for Refusal {
         match error {
             ReceiveError::Pop(error) => error.into(),
             ReceiveError::WrongGroupKind { .. } => Refusal::new(code::NO_PERMISSION, error.to_string()),
+            // A receive whose group has not begun begins it, and is not answered before.
+            ReceiveError::NotBegun => Refusal::new(code::SYSTEM_ERROR, error.to_string()),
             ReceiveError::Pull(error) => error.into(),
             ReceiveError::Unavailable(error) => error.into(),
         }

@@ -39,6 +39,8 @@ pub enum ReceiveError {
     Pop(#[from] PopError),
     #[error("the consumer group is for other consumers: its {attribute} is {value}")]
     WrongGroupKind { attribute: &'static str, value: String },
+    #[error("the consumer group has not begun in this topic")]
+    NotBegun,
     #[error(transparent)]
     Pull(#[from] OffsetError),
     #[error(transparent)]

@@ -89,6 +89,9 @@ impl Runtime {
         {
             return drop(reply.send(Err(ReceiveError::WrongGroupKind { attribute, value: value.clone() })));
         }
+        if request.only_if_begun && self.engine.has_begun(&request.group, &request.topic) == Some(false) {
+            return drop(reply.send(Err(ReceiveError::NotBegun)));
+        }
         let records = self.engine.batch_records();
         let cached = self.engine.run_cached(Vec::new(), |engine| request.run(engine, now.time));
         let deadline = now.uptime.saturating_add(request.wait);

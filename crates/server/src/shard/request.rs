@@ -30,6 +30,8 @@ pub struct PopRequest {
     pub one_per_group: bool,
     /// The pop is refused if its group has this attribute, which marks groups of other kinds of consumers.
     pub refused_attribute: Option<&'static str>,
+    /// The pop is refused if its group has not begun in the topic here: [`Shards::pop`](crate::Shards) then decides where it begins.
+    pub only_if_begun: bool,
     /// Deliver in order even if the group is not set to.
     pub in_order: bool,
     /// Deliver from the group's retry topic too.

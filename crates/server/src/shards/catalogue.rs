@@ -52,6 +52,8 @@ pub(super) struct Catalogue {
     pub placement: Placement,
     /// One change at a time.
     changing: Mutex<()>,
+    /// One group at a time begins in topics.
+    pub beginning: Mutex<()>,
     /// Notified when a change may not have reached all shards.
     behind: Notify,
 }

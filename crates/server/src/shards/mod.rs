@@ -3,6 +3,7 @@
 //! Topics and groups are decided by the first shard and reach the others from there ([`catalogue`]). Which shard takes a message that
 //! names none is a function of the message ([`choice`]).
 
+mod begin;
 mod catalogue;
 mod choice;
 mod names;

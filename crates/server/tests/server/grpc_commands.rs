@@ -18,12 +18,12 @@ use tonic::Streaming;
 use crate::support::*;
 
 /// The client's end of a telemetry stream.
-struct Telemetry {
+pub struct Telemetry {
     say: mpsc::Sender<TelemetryCommand>,
     hear: Streaming<TelemetryCommand>,
 }
 
-fn consumer_settings(group: &str, topic: &str) -> Settings {
+pub fn consumer_settings(group: &str, topic: &str) -> Settings {
     Settings {
         client_type: Some(ClientType::PushConsumer.into()),
         pub_sub: Some(PubSub::Subscription(Subscription {
@@ -47,7 +47,7 @@ fn consumer_settings(group: &str, topic: &str) -> Settings {
 }
 
 impl Telemetry {
-    async fn open(client: &mut Client, settings: Settings) -> Telemetry {
+    pub async fn open(client: &mut Client, settings: Settings) -> Telemetry {
         let (say, said) = mpsc::channel(8);
         let stream = tokio_stream::wrappers::ReceiverStream::new(said);
         let hear = client.telemetry(stream).await.unwrap().into_inner();

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use redstart_engine::{GroupConfig, GroupName, MessageType, TopicName};
+use redstart_engine::{GroupConfig, GroupName, Message, MessageType, SendOptions, TopicName};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     Shards,
@@ -23,7 +23,11 @@ use redstart_wire::{
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 
-use crate::{remoting_support, support::*};
+use crate::{
+    grpc_commands::{Telemetry, consumer_settings},
+    remoting_support,
+    support::*,
+};
 
 struct Node {
     shards: Vec<Shard>,
@@ -450,6 +454,197 @@ async fn a_topic_that_a_first_message_creates_is_on_all_shards() {
     let expected = BTreeSet::from(["made-by-send".to_owned(), "made-by-grpc".to_owned()]);
     for number in 0..3 {
         assert_eq!(topics(&node.handle(number)).await, expected, "shard {number}");
+    }
+    node.stop().await;
+}
+
+/// Stores a dead letter on a shard. The first one makes the topic there, and only there.
+async fn dead_letter(node: &Node, shard: usize, id: &str) {
+    let topic = TopicName::new("%DLQ%failing").unwrap();
+    let (shard, make) = (node.handle(shard), topic.clone());
+    if !shard.ask(move |engine, _| engine.topic_id(&make).is_some()).unwrap().await.unwrap() {
+        put_topic(&shard, topic.as_str(), MessageType::Mixed).await;
+    }
+    let letter = Message { id: id.to_owned(), ..Message::default() };
+    shard.send(topic, vec![letter], SendOptions::default()).unwrap().await.unwrap().unwrap();
+}
+
+/// The ids of what a group gets of a topic, from all shards of its route.
+async fn read_all(client: &mut Client, group: &str, topic: &str) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for queue in assigned(client, group, topic).await.values() {
+        ids.extend(drain(client, group, topic, queue).await.iter().map(|message| id_of(message).to_owned()));
+    }
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_reads_dead_letters_gets_the_first_one_of_every_further_shard() {
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    let dlq = "%DLQ%failing";
+    put_group(&node, "reader", GroupConfig::default()).await;
+    dead_letter(&node, 1, "before").await;
+    dead_letter(&node, 2, "before-too").await;
+    let mut client = node.client().await;
+    // New groups begin at the end, on all shards at once: this receive is one of the second shard alone.
+    let mut request = receive_request("reader", dlq);
+    request.message_queue = assigned(&mut client, "reader", dlq).await.remove("broker-b");
+    request.long_polling_timeout = Some(prost_types::Duration::default());
+    assert!(receive(&mut client, request).await.1.is_empty());
+    dead_letter(&node, 0, "first-of-a").await;
+    dead_letter(&node, 1, "second-of-b").await;
+    dead_letter(&node, 2, "second-of-c").await;
+    let got = read_all(&mut client, "reader", dlq).await;
+    assert_eq!(got, ["first-of-a", "second-of-b", "second-of-c"].map(str::to_owned).into());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_connects_after_a_shard_got_its_topic_gets_what_was_stored_there() {
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    let mut first = remoting_support::Client::connect(node.brokers[0]).await;
+    remoting_support::create_topic(&mut first, "growing", 2, "").await;
+    put_group(&node, "g", GroupConfig::default()).await;
+    let mut client = node.client().await;
+    assert!(read_all(&mut client, "g", "growing").await.is_empty());
+    // The topic gets queues on another broker, and messages there, while nobody reads.
+    let mut third = remoting_support::Client::connect(node.brokers[2]).await;
+    remoting_support::create_topic(&mut third, "growing", 2, "").await;
+    for n in 0..20 {
+        send(&mut client, message("growing", &format!("m{n}"), b"body")).await;
+    }
+    let mut again = node.client().await;
+    let _telemetry = Telemetry::open(&mut again, consumer_settings("g", "growing")).await;
+    assert_eq!(read_all(&mut again, "g", "growing").await.len(), 20);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_found_on_their_shards_by_key_and_by_the_id_that_names_the_shard() {
+    const MESSAGES: usize = 30;
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    node.topic("t", "").await;
+    let mut client = node.client().await;
+    for n in 0..MESSAGES {
+        let mut message = message("t", &format!("m{n}"), b"body");
+        message.system_properties.as_mut().unwrap().keys = vec!["k".to_owned()];
+        send(&mut client, message).await;
+    }
+    let fields = [
+        ("topic", "t"),
+        ("key", "k"),
+        ("maxNum", "64"),
+        ("beginTimestamp", "0"),
+        ("endTimestamp", "9999999999999"),
+    ];
+    let mut ids = BTreeSet::new();
+    for address in &node.brokers {
+        let mut broker = remoting_support::Client::connect(*address).await;
+        let found = remoting_support::messages(&broker.ok(code::QUERY_MESSAGE, &fields).await);
+        assert!(!found.is_empty() && found.len() < MESSAGES, "{} on {address}", found.len());
+        for message in found {
+            // The id that tools make of this is the broker's address and the offset there.
+            assert_eq!(message.store_host, *address);
+            let offset = message.physical_offset.to_string();
+            let viewed = broker.ok(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)]).await;
+            let viewed = remoting_support::properties(&remoting_support::messages(&viewed)[0]);
+            assert!(ids.insert(viewed["UNIQ_KEY"].clone()), "{viewed:?} is on two shards");
+        }
+    }
+    assert_eq!(ids.len(), MESSAGES);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_by_way_of_every_broker_brings_everything_again() {
+    const MESSAGES: usize = 30;
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    node.topic("t", "").await;
+    put_group(&node, "g", GroupConfig::default()).await;
+    join(&node, "g", "t").await;
+    let mut client = node.client().await;
+    for n in 0..MESSAGES {
+        send(&mut client, message("t", &format!("m{n}"), b"body")).await;
+    }
+    let first = read_all(&mut client, "g", "t").await;
+    assert_eq!((first.len(), read_all(&mut client, "g", "t").await.len()), (MESSAGES, 0));
+    let fields = [("group", "g"), ("topic", "t"), ("timestamp", "0"), ("isForce", "true")];
+    for (address, shard) in node.brokers.iter().zip(node.table.all()) {
+        let mut broker = remoting_support::Client::connect(*address).await;
+        let moved = broker.ok(code::INVOKE_BROKER_TO_RESET_OFFSET, &fields).await;
+        let moved = remoting_support::odd_json(&moved);
+        let rows = moved["offsetTable"].as_object().unwrap();
+        assert_eq!(rows.len(), 2, "the queues of one broker: {rows:?}");
+        assert!(rows.keys().all(|queue| queue.contains(&shard.broker)), "{rows:?}");
+    }
+    assert_eq!(read_all(&mut client, "g", "t").await, first);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_fails_too_often_is_a_dead_letter_of_its_own_shard_and_is_read_from_there() {
+    const MESSAGES: usize = 12;
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    node.topic("t", "").await;
+    put_group(&node, "g", GroupConfig::default()).await;
+    put_group(&node, "reader", GroupConfig::default()).await;
+    join(&node, "g", "t").await;
+    let mut client = node.client().await;
+    // A first dead letter, so that the topic exists and the reader has begun.
+    let dlq = "%DLQ%g";
+    send(&mut client, message("t", "first", b"body")).await;
+    give_up(&mut client, "g", "t").await;
+    assert!(read_all(&mut client, "reader", dlq).await.is_empty(), "it begins at the end");
+    let mut sent = BTreeSet::new();
+    for n in 0..MESSAGES {
+        send(&mut client, message("t", &format!("m{n}"), b"body")).await;
+        sent.insert(format!("m{n}"));
+    }
+    let shards = give_up(&mut client, "g", "t").await;
+    assert_eq!(shards, 3, "they are spread");
+    assert_eq!(read_all(&mut client, "reader", dlq).await, sent);
+    node.stop().await;
+}
+
+/// Gives up everything that a group can receive; the number of shards that had something.
+async fn give_up(client: &mut Client, group: &str, topic: &str) -> usize {
+    let mut shards = 0;
+    for queue in assigned(client, group, topic).await.values() {
+        let mut request = receive_request(group, topic);
+        request.message_queue = Some(queue.clone());
+        request.long_polling_timeout = Some(prost_types::Duration { seconds: 0, nanos: 100_000_000 });
+        let (_, got) = receive(client, request).await;
+        shards += usize::from(!got.is_empty());
+        for message in got {
+            let request = v2::ForwardMessageToDeadLetterQueueRequest {
+                group: Some(resource(group)),
+                topic: Some(resource(topic)),
+                receipt_handle: handle_of(&message),
+                message_id: id_of(&message).to_owned(),
+                ..v2::ForwardMessageToDeadLetterQueueRequest::default()
+            };
+            let answer = client.forward_message_to_dead_letter_queue(request).await.unwrap().into_inner();
+            assert_eq!(code(answer.status), Code::Ok);
+        }
+    }
+    shards
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_broker_takes_traces() {
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    let topic = "RMQ_SYS_TRACE_TOPIC";
+    let route = node.route(topic).await;
+    assert_eq!(route.queue_datas.len(), 3, "{route:?}");
+    for broker in &node.brokers {
+        let mut client = remoting_support::Client::connect(*broker).await;
+        remoting_support::send_message(&mut client, topic, 0, "", "a-trace").await;
     }
     node.stop().await;
 }

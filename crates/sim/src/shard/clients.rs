@@ -203,6 +203,7 @@ impl ShardWorld {
             start: Start::Earliest,
             one_per_group: false,
             refused_attribute: None,
+            only_if_begun: false,
             in_order: false,
             with_retry_topic: true,
             wait,

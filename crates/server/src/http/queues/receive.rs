@@ -21,7 +21,7 @@ use super::{
     },
     SMALL_BODY_BYTES_MAX, Served, State, read_json_or_default,
     received::{Envelope, Received, json_bytes_max, shown},
-    refusals::unknown_group,
+    refusals::{unknown_group, unknown_topic},
     unpack::{Unpacked, is_packed, unpack},
 };
 use crate::{
@@ -134,6 +134,7 @@ impl State {
             start: Start::Configured,
             one_per_group: false,
             refused_attribute: Some(BIND_TOPIC),
+            only_if_begun: false,
             in_order: false,
             with_retry_topic: true,
             wait: wanted.wait,
@@ -164,50 +165,66 @@ impl State {
     ) -> Result<(&'a ServedShard, Popped), Refusal> {
         let mut shards = served.shards.of_topic(&pop.topic);
         if let [shard] = shards[..] {
-            return Ok((shard, take_from(served, shard, pop).await?));
+            let topic = pop.topic.clone();
+            let popped = take_from(served, shard, pop).await?.ok_or_else(|| unknown_topic(&topic))?;
+            return Ok((shard, popped));
         }
         let first = self.turn.fetch_add(1, Ordering::Relaxed) % shards.len().max(1);
         shards.rotate_left(first);
         let mut last = None;
-        for shard in &shards {
-            let popped = take_from(served, shard, PopRequest { wait: Duration::ZERO, ..pop.clone() }).await?;
+        // Those of them that have the topic.
+        let mut having = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let pop = PopRequest { wait: Duration::ZERO, ..pop.clone() };
+            let Some(popped) = take_from(served, shard, pop).await? else { continue };
             if !popped.deliveries.is_empty() {
                 return Ok((shard, popped));
             }
-            last = Some((*shard, popped));
+            last = Some((shard, popped));
+            having.push(shard);
         }
         let waiting = |shard: &&'a ServedShard| {
             let (shard, pop) = (*shard, pop.clone());
             Box::pin(async move { (shard, take_from(served, shard, pop).await) })
         };
         let mut polls: Vec<_> =
-            if pop.wait.is_zero() { Vec::new() } else { shards.iter().map(waiting).collect() };
+            if pop.wait.is_zero() { Vec::new() } else { having.iter().map(waiting).collect() };
         while !polls.is_empty() {
             // Those that are dropped give back what they have received meanwhile.
             let ((shard, popped), _, others) = select_all(polls).await;
-            let popped = popped?;
-            if !popped.deliveries.is_empty() {
-                return Ok((shard, popped));
+            if let Some(popped) = popped? {
+                if !popped.deliveries.is_empty() {
+                    return Ok((shard, popped));
+                }
+                last = Some((shard, popped));
             }
-            last = Some((shard, popped));
             polls = others;
         }
-        Ok(last.unwrap_or_else(|| (served.shards.first(), Popped::default())))
+        last.ok_or_else(|| unknown_topic(&pop.topic))
     }
 }
 
-async fn take_from(served: &Served, shard: &ServedShard, mut pop: PopRequest) -> Result<Popped, Refusal> {
+/// Receives from a shard; `None` if it does not have the topic, as other shards may.
+async fn take_from(
+    served: &Served,
+    shard: &ServedShard,
+    mut pop: PopRequest,
+) -> Result<Option<Popped>, Refusal> {
     // While consumers of the group pull from its retry topic, they get its messages.
     pop.with_retry_topic = !served.pull_consumers.consume_retry_topic(shard.number, pop.group.as_str());
-    match shard.give_back_queue.receive(shard.handle.pop(pop.clone())?).await? {
+    let popped = match served.shards.pop(shard, pop.clone()).await? {
         Err(ReceiveError::Pop(PopError::UnknownGroup { group })) => {
             if !served.auto_create_groups {
                 return Err(unknown_group(&group));
             }
             served.shards.ensure_group(&group).await?;
-            Ok(shard.give_back_queue.receive(shard.handle.pop(pop)?).await??)
+            served.shards.pop(shard, pop).await?
         }
-        popped => Ok(popped?),
+        popped => popped,
+    };
+    match popped {
+        Err(ReceiveError::Pop(PopError::UnknownTopic { .. })) => Ok(None),
+        popped => Ok(Some(popped?)),
     }
 }
 

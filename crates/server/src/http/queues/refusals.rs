@@ -162,6 +162,8 @@ impl From<ReceiveError> for Refusal {
         match error {
             ReceiveError::Pop(error) => error.into(),
             ReceiveError::WrongGroupKind { .. } => conflict("lite_group", error.to_string()),
+            // A receive whose group has not begun begins it, and is not answered before.
+            ReceiveError::NotBegun => failed(error.to_string()),
             // Nothing here pulls.
             ReceiveError::Pull(error) => failed(error.to_string()),
             ReceiveError::Unavailable(error) => error.into(),

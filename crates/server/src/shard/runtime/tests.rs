@@ -144,6 +144,7 @@ fn pop(wait: Duration) -> PopRequest {
         start: Start::Earliest,
         one_per_group: false,
         refused_attribute: None,
+        only_if_begun: false,
         in_order: false,
         with_retry_topic: false,
         wait,

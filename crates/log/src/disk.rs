@@ -13,7 +13,7 @@ use std::{io, sync::Arc};
 
 use crate::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Options, Position, Reader,
-    Recovery, Scrubber, SegmentId, SegmentInfo, SpareMaker, Usage, checkpoint,
+    Recovery, Scrubber, SegmentId, SegmentInfo, Sizes, SpareMaker, Usage, checkpoint,
     error::io_error,
     frame::{self, Place, Stamp},
     manifest::Durable,
@@ -44,6 +44,8 @@ const LARGE_FRAME_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct DiskLog {
     shared: Arc<Shared>,
+    /// The rest of its [`Sizes`] is shared.
+    payload_bytes_max: usize,
     active: Writing,
     term: u64,
     appended: u64,
@@ -71,10 +73,12 @@ impl DiskLog {
             active: active.clone(),
             rolled: Vec::new(),
         };
+        let payload_bytes_max = options.payload_bytes_max;
         let shared = Arc::new(Shared::new(storage, options, segments, tail, manifest, lock));
         let appended = active.segment.last();
         let (filled, buffer, spare) = (0, Vec::new(), Reserve::default());
-        let log = Self { shared, active, term, appended, allocated, filled, buffer, spare };
+        let log =
+            Self { shared, payload_bytes_max, active, term, appended, allocated, filled, buffer, spare };
         Ok((log, report))
     }
 
@@ -83,7 +87,7 @@ impl DiskLog {
         if end <= self.allocated {
             return Ok(());
         }
-        let wanted = self.shared.options.segment_bytes.max(end);
+        let wanted = self.shared.segment_bytes().max(end);
         self.active.file.allocate(wanted).map_err(|err| self.writing(err))?;
         self.allocated = wanted;
         Ok(())
@@ -92,7 +96,7 @@ impl DiskLog {
     /// Makes room for a frame of this size in the active segment, or begins the next one.
     fn make_room(&mut self, stored: u64) -> Result<(), Error> {
         let used = self.active.segment.end() - self.active.segment.base();
-        if used == HEADER_BYTES || used + stored + TRAILER_BYTES <= self.shared.options.segment_bytes {
+        if used == HEADER_BYTES || used + stored + TRAILER_BYTES <= self.shared.segment_bytes() {
             // The trailer too: once the frames are written, sealing must not run out of room.
             match self.reserve(used + stored + TRAILER_BYTES) {
                 // A file that had to be cut has lost its room. The spare has its own.
@@ -204,24 +208,24 @@ impl DiskLog {
             salt: self.shared.storage.salt(),
         };
         let segment = Arc::new(Segment::new(header, End::of_empty(&header)));
-        let file = match self.spare.take() {
+        let (file, allocated) = match self.spare.take() {
             Some(spare) => {
                 self.begin_from(spare.file.as_ref(), &header)?;
                 // The next flush sees to it.
                 segment.set_beginning_durable(false);
-                spare.file
+                (spare.file, spare.bytes)
             }
             None => {
-                let bytes = self.shared.options.segment_bytes;
+                let bytes = self.shared.segment_bytes();
                 let file = recovery::create_segment(self.shared.storage.as_ref(), &header, bytes)?;
                 // Before any frame can count as durable, the name of its file has to.
                 self.shared.sync_dir()?;
-                file
+                (file, bytes)
             }
         };
         segment.keep_open(Arc::clone(&file));
         segment.set_active(true);
-        self.allocated = self.shared.options.segment_bytes;
+        self.allocated = allocated;
         self.filled = 0;
         self.activate(Writing { segment, file });
         // Without a manifest nothing tells a header that was torn from one that was damaged later.
@@ -348,7 +352,7 @@ impl DiskLog {
         self.allocated = end.position - target.base();
         self.filled = 0;
         // Without room the next append tries again.
-        let _ = self.reserve(self.shared.options.segment_bytes);
+        let _ = self.reserve(self.shared.segment_bytes());
         let mut tail = hold(&self.shared.tail);
         tail.rolled.retain(|rolled| rolled.segment.base() < target.base());
         tail.active = self.active.clone();
@@ -361,7 +365,7 @@ impl DiskLog {
 impl Log for DiskLog {
     fn append(&mut self, timestamp_ms: u64, payload: &[u8]) -> Result<Appended, Error> {
         self.shared.refuse_if_poisoned()?;
-        let limit = self.shared.options.payload_bytes_max;
+        let limit = self.payload_bytes_max;
         if payload.len() > limit {
             return Err(Error::FrameTooLarge { size: payload.len(), limit });
         }
@@ -374,6 +378,16 @@ impl Log for DiskLog {
             payload: Position(position + frame::HEADER_BYTES as u64),
             segment: SegmentId(self.active.segment.base()),
         })
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes { segment_bytes: self.shared.segment_bytes(), payload_bytes_max: self.payload_bytes_max }
+    }
+
+    fn set_sizes(&mut self, sizes: Sizes) {
+        let sizes = sizes.sanitized();
+        self.shared.set_segment_bytes(sizes.segment_bytes);
+        self.payload_bytes_max = sizes.payload_bytes_max;
     }
 
     fn copy(&mut self, frame: &Frame) -> Result<(), Error> {
@@ -460,7 +474,7 @@ impl Log for DiskLog {
     }
 
     fn scarcity(&self) -> Option<&str> {
-        let (segment, bytes) = (&self.active.segment, self.shared.options.segment_bytes);
+        let (segment, bytes) = (&self.active.segment, self.shared.segment_bytes());
         self.spare.scarcity(bytes.saturating_sub(segment.end() - segment.base()), bytes)
     }
 

@@ -37,9 +37,9 @@ pub use disk::{DiskLog, Origin, Spare};
 pub use error::{Error, ReadError};
 pub use fs::{FsStorage, create_dir_durably};
 pub use memory::MemoryLog;
-pub use options::Options;
 #[cfg(feature = "sim")]
 pub use options::Planted;
+pub use options::{Options, Sizes};
 pub use recovery::{Cut, Recovery};
 pub use scrub::{IndexScrub, Piece, Scrubber, SegmentScrub};
 pub use storage::{LockGuard, Storage, StorageFile};
@@ -77,6 +77,12 @@ pub trait Log: Send {
 
     /// The term of the frame before the oldest one; 0 before the first.
     fn previous_term(&self) -> u64;
+
+    /// How large segments and frames become that are written from now on.
+    fn sizes(&self) -> Sizes;
+
+    /// Sets it. What is written already stays as it is.
+    fn set_sizes(&mut self, sizes: Sizes);
 
     /// The handle that makes appended frames durable; may be used from another thread.
     fn flusher(&self) -> Arc<dyn Flusher>;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Options, Position, ReadError,
-    Reader, SegmentId, SegmentInfo, StoredCheckpoints, Usage, checkpoint,
+    Reader, SegmentId, SegmentInfo, Sizes, StoredCheckpoints, Usage, checkpoint,
     frame::{self, Place, Stamp},
     segment_file::{HEADER_BYTES, TRAILER_BYTES},
 };
@@ -227,6 +227,15 @@ impl Log for MemoryLog {
             payload: Position(position + frame::HEADER_BYTES as u64),
             segment: SegmentId(segment),
         })
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.options.sizes()
+    }
+
+    fn set_sizes(&mut self, sizes: Sizes) {
+        let Sizes { segment_bytes, payload_bytes_max } = sizes.sanitized();
+        (self.options.segment_bytes, self.options.payload_bytes_max) = (segment_bytes, payload_bytes_max);
     }
 
     fn copy(&mut self, frame: &Frame) -> Result<(), Error> {

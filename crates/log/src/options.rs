@@ -16,6 +16,15 @@ pub struct Options {
     pub planted: Option<Planted>,
 }
 
+/// How large segments and frames become. A property of a shard, which its replicas agree on, not of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// See [`Options::segment_bytes`].
+    pub segment_bytes: u64,
+    /// See [`Options::payload_bytes_max`].
+    pub payload_bytes_max: usize,
+}
+
 /// Known bugs, each of which a simulation must catch.
 #[cfg(feature = "sim")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,10 +99,23 @@ impl Options {
 
     /// The options with every field brought into its range.
     pub(crate) fn sanitized(mut self) -> Self {
-        self.segment_bytes = self.segment_bytes.max(SEGMENT_BYTES_MIN);
-        self.payload_bytes_max =
-            self.payload_bytes_max.min(segment_file::payload_bytes_max(self.segment_bytes));
+        let Sizes { segment_bytes, payload_bytes_max } = self.sizes();
+        (self.segment_bytes, self.payload_bytes_max) = (segment_bytes, payload_bytes_max);
         self.open_files_max = self.open_files_max.max(1);
         self
+    }
+
+    pub fn sizes(&self) -> Sizes {
+        let Self { segment_bytes, payload_bytes_max, .. } = *self;
+        Sizes { segment_bytes, payload_bytes_max }.sanitized()
+    }
+}
+
+impl Sizes {
+    /// The sizes brought into their range.
+    pub(crate) fn sanitized(self) -> Self {
+        let segment_bytes = self.segment_bytes.max(SEGMENT_BYTES_MIN);
+        let payload_bytes_max = self.payload_bytes_max.min(segment_file::payload_bytes_max(segment_bytes));
+        Self { segment_bytes, payload_bytes_max }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redstart_log::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Reader, Scrubber, SegmentId,
-    SegmentInfo, Spare, SpareMaker, StoredCheckpoints, Usage,
+    SegmentInfo, Sizes, Spare, SpareMaker, StoredCheckpoints, Usage,
 };
 
 use crate::replica::{Replica, poisoned};
@@ -59,6 +59,14 @@ impl Log for ReplicatedLog {
 
     fn previous_term(&self) -> u64 {
         self.replica().log().previous_term()
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.replica().log().sizes()
+    }
+
+    fn set_sizes(&mut self, sizes: Sizes) {
+        self.replica().log_mut().set_sizes(sizes);
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

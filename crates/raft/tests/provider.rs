@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use redstart_log::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Reader, SegmentId, SegmentInfo,
-    StoredCheckpoints, Usage,
+    Sizes, StoredCheckpoints, Usage,
 };
 use redstart_raft::ReplicatedLog;
 
@@ -66,6 +66,12 @@ impl Log for Carried {
     }
     fn previous_term(&self) -> u64 {
         self.leader.previous_term()
+    }
+    fn sizes(&self) -> Sizes {
+        self.leader.sizes()
+    }
+    fn set_sizes(&mut self, sizes: Sizes) {
+        self.leader.set_sizes(sizes);
     }
     fn flusher(&self) -> Arc<dyn Flusher> {
         Arc::new(CarriedFlusher(self.leader.clone(), Arc::clone(&self.group)))

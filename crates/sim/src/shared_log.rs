@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redstart_log::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, Reader, Scrubber, SegmentId,
-    SegmentInfo, Spare, SpareMaker, Usage,
+    SegmentInfo, Sizes, Spare, SpareMaker, Usage,
 };
 
 /// A log that an engine has, and that grows or is cut off without it.
@@ -54,6 +54,14 @@ impl<L: Log> Log for SharedLog<L> {
 
     fn previous_term(&self) -> u64 {
         self.lock().previous_term()
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.lock().sizes()
+    }
+
+    fn set_sizes(&mut self, sizes: Sizes) {
+        self.lock().set_sizes(sizes);
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

@@ -144,7 +144,7 @@ settings! {
     disk_forced_percent: u8 = "85", kind::PERCENT, "diskSpaceCleanForciblyRatio" as Same;
     /// Disk usage from which new messages are refused.
     disk_refuse_percent: u8 = "90", kind::PERCENT, "diskSpaceWarningLevelRatio" as Same;
-    /// Size of a segment file; retention deletes whole segments.
+    /// Size of a segment file; retention deletes whole segments. A shard keeps the one that it was made with.
     segment_bytes: u64 = "256MiB", kind::SEGMENT, "mappedFileSizeCommitLog" as Same;
     /// Bytes per second of stored data that the background check for damage reads, each sealed segment about once a week; 0
     /// disables it.

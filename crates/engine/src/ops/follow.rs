@@ -133,6 +133,7 @@ impl Engine {
     /// From here on this engine proposes, in a term that no other has proposed in. Everything committed has been applied.
     pub fn lead(&mut self, term: u64) {
         self.log.set_term(term);
+        self.use_sizes();
         self.time.leads(self.indexes.newest());
     }
 }

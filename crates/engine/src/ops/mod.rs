@@ -30,6 +30,7 @@ mod retries;
 mod send;
 mod send_back;
 mod settings;
+mod sizes;
 mod tick;
 mod time;
 mod trace;

@@ -124,6 +124,7 @@ impl Engine {
             retirement: Retirement::default(),
             usage: None,
         };
+        engine.use_sizes();
         engine.time.recovered(last_frame, engine.indexes.newest());
         planted::after_start(&engine.config, &mut engine.state);
         Ok((engine, report))

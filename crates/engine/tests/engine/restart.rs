@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 
-use redstart_engine::{AckError, Config, Engine, GroupConfig, MessageType, SettingError, Timestamp};
-use redstart_log::{DiskLog, Index, Log, Options, sim::SimStorage};
+use redstart_engine::{AckError, Config, Engine, GroupConfig, Message, MessageType, SettingError, Timestamp};
+use redstart_log::{DiskLog, Index, Log, Options, Position, sim::SimStorage};
 
 use crate::support::{Broker, message, one_queue, secs};
 
 fn open_log(disk: &SimStorage) -> DiskLog {
-    DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(64 << 10)).unwrap().0
+    open_log_with(disk, 64 << 10)
+}
+
+fn open_log_with(disk: &SimStorage, segment_bytes: u64) -> DiskLog {
+    DiskLog::open(Arc::new(disk.clone()), Options::with_segment_bytes(segment_bytes)).unwrap().0
 }
 
 fn open(disk: &SimStorage, now: Timestamp) -> Broker {
-    let log = open_log(disk);
+    on(open_log(disk), now)
+}
+
+fn on(log: DiskLog, now: Timestamp) -> Broker {
     let flusher = log.flusher();
     let (engine, _) = Engine::open(Box::new(log), Config::default()).unwrap();
     Broker { engine, flusher, now }
@@ -103,4 +110,62 @@ fn a_checkpoint_of_a_newer_version_stops_the_start_and_a_damaged_one_does_not() 
             Err(error) => assert!(newer && error.is_newer(), "{error}"),
         }
     }
+}
+
+/// Sends until there are several segments, and compares their size.
+fn fill(mut broker: Broker, disk: &SimStorage, segment_bytes: u64) {
+    for n in 0..100 {
+        let body = vec![0; 1 << 10].into();
+        broker.send("t", Message { body, ..message(&n.to_string()) });
+    }
+    drop(broker);
+    let segments = open_log(disk).segments();
+    let largest = segments.iter().map(|segment| segment.end.0 - segment.id.0).max();
+    assert!(segments.len() > 3 && largest <= Some(segment_bytes), "{segments:?}");
+}
+
+#[test]
+fn a_shard_keeps_the_sizes_that_it_was_made_with_whatever_its_node_is_set_to() {
+    let disk = SimStorage::new(1);
+    let now = Timestamp(1_000_000);
+    let made_with = Options::with_segment_bytes(32 << 10).sizes();
+    // Written before sizes were recorded: the options count.
+    let mut broker = on(open_log_with(&disk, 16 << 10), now);
+    assert_eq!(broker.engine.sizes(), None);
+    broker.create_topic("t", one_queue(MessageType::Normal));
+    drop(broker);
+
+    let mut broker = on(open_log_with(&disk, 32 << 10), now);
+    broker.engine.record_sizes();
+    broker.commit();
+    assert_eq!(broker.engine.sizes(), Some(made_with));
+    drop(broker);
+
+    let mut broker = on(open_log_with(&disk, 128 << 10), now);
+    assert_eq!(broker.engine.sizes(), Some(made_with));
+    broker.engine.record_sizes();
+    assert!(!broker.engine.has_batch(), "they are recorded once");
+    fill(broker, &disk, 32 << 10);
+}
+
+#[test]
+fn a_replica_that_comes_to_lead_begins_segments_of_the_same_size() {
+    let now = Timestamp(1_000_000);
+    let mut leader = on(open_log_with(&SimStorage::new(1), 32 << 10), now);
+    leader.engine.record_sizes();
+    leader.commit();
+    let frame = leader.engine.reader().frame(Position(0)).unwrap().unwrap();
+
+    let disk = SimStorage::new(2);
+    let mut log = open_log_with(&disk, 128 << 10);
+    log.copy(&frame).unwrap();
+    let flusher = log.flusher();
+    let committed = flusher.flush().unwrap();
+    let (mut engine, _) = Engine::open_until(Box::new(log), Config::default(), Index(0)).unwrap();
+    engine.follow(committed).unwrap();
+    assert_eq!(engine.sizes(), leader.engine.sizes());
+    engine.lead(2);
+    let mut broker = Broker { engine, flusher, now };
+    broker.create_topic("t", one_queue(MessageType::Normal));
+    fill(broker, &disk, 32 << 10);
 }

@@ -55,6 +55,12 @@ impl Log for Gate {
     fn previous_term(&self) -> u64 {
         self.log.previous_term()
     }
+    fn sizes(&self) -> Sizes {
+        self.log.sizes()
+    }
+    fn set_sizes(&mut self, sizes: Sizes) {
+        self.log.set_sizes(sizes);
+    }
     fn flusher(&self) -> Arc<dyn Flusher> {
         self.log.flusher()
     }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use redstart_log::{
     Appended, Checkpoints, Error, Flusher, Frame, Index, IndexWriter, Log, MemoryLog, Options, Position,
-    ReadError, Reader, SegmentId, SegmentInfo, Usage,
+    ReadError, Reader, SegmentId, SegmentInfo, Sizes, Usage,
 };
 
 /// What goes wrong.
@@ -124,6 +124,14 @@ impl Log for FaultyLog {
 
     fn previous_term(&self) -> u64 {
         self.inner.previous_term()
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.inner.sizes()
+    }
+
+    fn set_sizes(&mut self, sizes: Sizes) {
+        self.inner.set_sizes(sizes);
     }
 
     fn flusher(&self) -> Arc<dyn Flusher> {

@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct Shared {
     pub storage: Arc<dyn Storage>,
     pub options: Options,
+    /// Size of the next segments. The other thread that reads it makes the spare.
+    segment_bytes: AtomicU64,
     pub segments: Segments,
     /// What has been appended. Held for a few instructions by each append and each flush.
     pub tail: Mutex<Tail>,
@@ -77,6 +79,7 @@ impl Shared {
     ) -> Self {
         Self {
             segments: Segments::new(Arc::clone(&storage), segments, options.open_files_max),
+            segment_bytes: AtomicU64::new(options.segment_bytes),
             storage,
             options,
             committed: AtomicU64::new(tail.appended),
@@ -88,6 +91,14 @@ impl Shared {
             manifest,
             lock: RwLock::new(Some(lock)),
         }
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_segment_bytes(&self, bytes: u64) {
+        self.segment_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn committed(&self) -> Index {

@@ -21,7 +21,7 @@ impl SpareMaker for Shared {
     fn make(&self) -> Result<Spare, Error> {
         let _open = self.enter()?;
         self.refuse_if_poisoned()?;
-        let bytes = self.options.segment_bytes;
+        let bytes = self.segment_bytes();
         let make = || {
             // Emptied where it exists: after a crash it may hold frames that never became durable.
             let file = self.storage.create(names::SPARE)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redstart_engine::{Change, Retention, Retired, Timestamp};
-use redstart_log::{Error as LogError, Usage};
+use redstart_log::{Error as LogError, Sizes, Usage};
 
 use crate::throttle::Throttle;
 
@@ -67,6 +67,17 @@ pub(super) fn log_change(change: &Change) {
 /// Segments that a volume must have room for, so that sends are not refused while the oldest one is removed: the active one, the next
 /// one, one that is being removed, and one for indexes and checkpoints.
 const SEGMENTS_MIN: u64 = 4;
+
+/// Warns at a start when the setting is another one than that which the shard was made with.
+pub(super) fn log_sizes(sizes: Sizes, configured: Sizes) {
+    if sizes != configured {
+        tracing::warn!(
+            segment_bytes = sizes.segment_bytes,
+            configured = configured.segment_bytes,
+            "segment_bytes is not applied: a shard keeps the one that it was made with"
+        );
+    }
+}
 
 /// Warns at a start when the volume is too small for its segments.
 pub(super) fn log_volume(usage: Option<Usage>, segment_bytes: u64) {

@@ -123,9 +123,7 @@ impl Shard {
         engine: EngineConfig,
         config: Config,
     ) -> Result<Opened, StartError> {
-        let segment_bytes = log.segment_bytes;
         let (log, recovery) = DiskLog::open(storage, log)?;
-        log_lines::log_volume(log.usage().ok(), segment_bytes);
         let (shard, recovered) = Shard::start(Box::new(log), engine, config, Arc::new(SystemClock))?;
         Ok(Opened { shard, log: recovery, engine: recovered })
     }
@@ -138,7 +136,12 @@ impl Shard {
         clock: Arc<dyn Clock>,
     ) -> Result<(Shard, Recovered), StartError> {
         let flusher = log.flusher();
-        let (engine, recovered) = Engine::open(log, engine)?;
+        let (configured, usage) = (log.sizes(), log.usage().ok());
+        let (mut engine, recovered) = Engine::open(log, engine)?;
+        engine.record_sizes();
+        let sizes = engine.sizes().unwrap_or(configured);
+        log_lines::log_sizes(sizes, configured);
+        log_lines::log_volume(usage, sizes.segment_bytes);
         log_lines::log_clock(engine.last_known_time(), clock.now(), &engine.config().retention);
         let reader = engine.reader();
         let (requests, incoming) = crossbeam_channel::bounded::<Request>(config.requests_max);

@@ -203,6 +203,8 @@ fn find_segments(
         let name = names::segment(base);
         let read = |err| io_error(format!("reading {name}"), err);
         let file: Arc<dyn StorageFile> = storage.open(&name).map_err(read)?;
+        // As recovery does.
+        file.set_read_ahead(false);
         let bytes = read_part(file.as_ref(), 0, HEADER_BYTES as usize).map_err(read)?;
         match segment_file::Header::parse(&bytes) {
             Ok(header) if header.base == base => found.push(Found { header, file }),

@@ -5,6 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io::{self, IoSliceMut, Read},
     num::NonZeroU64,
+    ops::Range,
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
@@ -226,14 +227,23 @@ impl StorageFile for FsFile {
         Ok(cached + read)
     }
 
-    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
-        // It moves the handle's own offset, which no call uses.
-        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(data) => Ok(data.max(offset)),
-            Err(Errno::NXIO) => Ok(self.len()?.max(offset)),
+    fn next_written(&self, offset: u64) -> io::Result<Range<u64>> {
+        let end = self.len()?.max(offset);
+        // These move the handle's own offset, which no call uses.
+        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data.max(offset),
+            Err(Errno::NXIO) => return Ok(end..end),
             // Not every file system can tell.
-            Err(_) => Ok(offset),
-        }
+            Err(_) => return Ok(offset..end),
+        };
+        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
+        Ok(start..hole.clamp(start, end))
+    }
+
+    fn set_read_ahead(&self, on: bool) {
+        let advice = if on { Advice::Normal } else { Advice::Random };
+        // Without it a start takes longer.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, advice);
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -313,13 +323,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let file = FsStorage::open(dir.path()).expect("a storage").create("x").expect("a file");
         file.allocate(LEN).expect("room");
-        assert!(file.skip_unwritten(0).expect("an offset") <= LEN);
+        assert!(file.next_written(0).expect("a range").start <= LEN);
         file.write_at(WRITTEN, &[1]).expect("written");
         for (from, limit) in
             [(0, WRITTEN), (WRITTEN - 1, WRITTEN), (WRITTEN, WRITTEN), (WRITTEN + 1, LEN), (LEN, LEN)]
         {
-            let found = file.skip_unwritten(from).expect("an offset");
-            assert!((from..=limit).contains(&found), "{found} from {from} on");
+            let found = file.next_written(from).expect("a range");
+            assert!((from..=limit).contains(&found.start), "{found:?} from {from} on");
         }
     }
 

@@ -151,6 +151,7 @@ impl Recoverer<'_> {
         let manifest = Manifest::create(self.storage, self.manifest, record)?;
         self.sync_dir()?;
         let allocated = self.reserve(&segment, file.as_ref())?;
+        file.set_read_ahead(true);
         segment.keep_open(Arc::clone(&file));
         self.report.segments = segments.len();
         self.report.last = Index(segment.last());
@@ -172,6 +173,8 @@ impl Recoverer<'_> {
             let name = names::segment(base);
             let read = |err| io_error(format!("reading {name}"), err);
             let file = self.storage.open(&name).map_err(read)?;
+            // Room that was never written counts as written when it is in memory, and is then looked at (`look_beyond`).
+            file.set_read_ahead(false);
             let bytes = read_part(file.as_ref(), 0, HEADER_BYTES as usize).map_err(read)?;
             match segment_file::Header::parse(&bytes) {
                 Ok(header) if header.base == base => found.push(Found { header, file }),

@@ -16,13 +16,16 @@ const SEARCH_BYTES: usize = 16 << 10;
 pub(crate) struct Window<'a> {
     file: &'a dyn StorageFile,
     len: u64,
+    /// Where reads end.
+    until: u64,
     buffer: Vec<u8>,
     start: u64,
 }
 
 impl<'a> Window<'a> {
     pub(crate) fn new(file: &'a dyn StorageFile) -> io::Result<Self> {
-        Ok(Self { file, len: file.len()?, buffer: Vec::new(), start: 0 })
+        let len = file.len()?;
+        Ok(Self { file, len, until: len, buffer: Vec::new(), start: 0 })
     }
 
     /// Goes on with what another window of the same file has read.
@@ -39,14 +42,16 @@ impl<'a> Window<'a> {
         self.len
     }
 
-    /// See [`StorageFile::skip_unwritten`].
-    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
-        self.file.skip_unwritten(offset)
+    /// Goes to the next place that may have been written, and does not read beyond where that ends. See [`StorageFile::next_written`].
+    fn skip_unwritten(&mut self, offset: u64) -> io::Result<u64> {
+        let written = self.file.next_written(offset)?;
+        self.until = written.end;
+        Ok(written.start)
     }
 
     /// `len` bytes from `offset` on; fewer where the file ends.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
-        let left = self.len.saturating_sub(offset);
+        let left = self.until.saturating_sub(offset);
         let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
         let buffered = offset
             .checked_sub(self.start)
@@ -208,6 +213,17 @@ pub(crate) struct Break {
 /// later frames may be there and earlier ones not: that is a torn tail. A frame that was written *after* the
 /// broken place had been synced proves that the place was good once and is damaged now.
 pub(crate) fn look_beyond(
+    window: &mut Window<'_>,
+    segment: &segment_file::Header,
+    from: u64,
+    broken: Break,
+) -> io::Result<Beyond> {
+    let beyond = look_at_written(window, segment, from, broken);
+    window.until = window.len;
+    beyond
+}
+
+fn look_at_written(
     window: &mut Window<'_>,
     segment: &segment_file::Header,
     from: u64,

@@ -1,6 +1,6 @@
 //! The seam to the disk: one flat directory of files.
 
-use std::{any::Any, fmt, io, sync::Arc};
+use std::{any::Any, fmt, io, ops::Range, sync::Arc};
 
 use crate::{Error, Usage};
 
@@ -71,11 +71,14 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
         self.read_at(offset, buffer)
     }
 
-    /// An offset from this one on before which all bytes are zero; the file's length if no other byte follows. It may be short of the first
-    /// byte that is not zero: a storage that does not know where room was reserved and never written returns `offset`.
-    fn skip_unwritten(&self, offset: u64) -> io::Result<u64> {
-        Ok(offset)
+    /// A stretch from `offset` on that may hold other bytes than zeros: before it all are zero. It is empty and at the file's end if no other byte
+    /// follows. A storage that does not know where room was reserved and never written returns everything.
+    fn next_written(&self, offset: u64) -> io::Result<Range<u64>> {
+        Ok(offset..self.len()?.max(offset))
     }
+
+    /// Whether reads bring the bytes behind them into memory too. It is on, unless a caller has said otherwise.
+    fn set_read_ahead(&self, _: bool) {}
 
     /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;

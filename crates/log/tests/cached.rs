@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use redstart_log::{DiskLog, FsStorage, Log, MemoryLog, Options, ReadError, sim::SimStorage};
+use redstart_log::{DiskLog, FsStorage, Log, MemoryLog, Options, ReadError, Storage, sim::SimStorage};
 
 const PAYLOAD: [u8; 1000] = [7; 1000];
 
@@ -72,5 +72,38 @@ fn the_log_in_memory_and_fresh_files_are_hot() {
         assert_eq!(reader.read_if_cached(at, 1000).unwrap().as_deref(), Some(&PAYLOAD[..]));
         let block = reader.read_near_if_cached(at, 1000).unwrap().unwrap();
         assert_eq!(block.get(at, 1000), Some(&PAYLOAD[..]));
+    }
+}
+
+#[test]
+fn a_start_does_not_read_the_room_for_frames_to_come() {
+    const SEGMENT_BYTES: u64 = 64 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Arc::new(FsStorage::open(dir.path()).unwrap());
+    let open = || DiskLog::open(storage.clone(), Options::with_segment_bytes(SEGMENT_BYTES)).unwrap();
+    let mut log = open().0;
+    log.append(1, &PAYLOAD).unwrap();
+    log.flusher().flush().unwrap();
+    drop(log);
+
+    // What is in memory counts as written.
+    let room = || {
+        let file = storage.open("00000000000000000000.log").unwrap();
+        file.next_written(4 << 20).unwrap()
+    };
+    if room().start < SEGMENT_BYTES {
+        // A file system that cannot tell.
+        return;
+    }
+    let file = std::fs::File::open(dir.path().join("00000000000000000000.log")).unwrap();
+    for _ in 0..2 {
+        // As after a restart of the machine: the frame has to be read.
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let (log, recovery) = open();
+        assert_eq!(recovery.scanned_segments, 1);
+        drop(log);
+        // Whether the file ends with a trailer is looked at.
+        assert!(room().start >= SEGMENT_BYTES - (1 << 20), "{:?} is in memory", room());
     }
 }

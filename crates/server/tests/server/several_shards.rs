@@ -648,3 +648,19 @@ async fn every_broker_takes_traces() {
     }
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_route_of_a_retry_topic_has_the_brokers_that_know_the_consumers() {
+    let dir = TempDir::new().unwrap();
+    let node = Node::start(&dir, 3).await;
+    let brokers = async |topic: &str| -> Vec<String> {
+        node.route(topic).await.queue_datas.into_iter().map(|queue| queue.broker_name).collect()
+    };
+    let mut second = remoting_support::Client::connect(node.brokers[1]).await;
+    second.call_json(code::HEART_BEAT, &remoting_support::consumer("c", "g", "t", "*")).await;
+    assert_eq!(brokers("%RETRY%g").await, ["broker-b"]);
+    // Without a consumer of 4.x any broker is as good.
+    put_group(&node, "unseen", GroupConfig::default()).await;
+    assert_eq!(brokers("%RETRY%unseen").await, ["broker-a", "broker-b", "broker-c"]);
+    node.stop().await;
+}

@@ -38,11 +38,48 @@ pub(crate) async fn route(request: &Request) -> Result<Answer, Refusal> {
 
 /// The topic's queues on the brokers of this process.
 async fn own_queues(request: &Request, topic: &str) -> Result<Vec<QueueData>, Refusal> {
+    create_on_demand(request, topic).await?;
     let mut all = Vec::new();
     for broker in &request.context.node.brokers {
         all.extend(queues_of(request, broker, topic).await?);
     }
     Ok(all)
+}
+
+/// Creates a topic that clients and tools expect to be there.
+async fn create_on_demand(request: &Request, topic: &str) -> Result<(), Refusal> {
+    let Ok(name) = TopicName::new(topic) else { return Ok(()) };
+    let node = &request.context.node;
+    // Clients ask for the route of their group's retry topic before the first send back. A broker that a consumer of the group knows has
+    // the topic since its heartbeat, and tools take every broker of the route for one that knows the consumers. So the others do not get it.
+    if let Some(group) = topic.strip_prefix(RETRY_PREFIX).and_then(|group| GroupName::new(group).ok()) {
+        for broker in &node.brokers {
+            let (group, name) = (group.clone(), name.clone());
+            let wanted = broker.shard.ask(move |engine, _| {
+                engine.group_id(&group).is_some() && engine.topic_id(&name).is_none()
+            })?;
+            if !wanted.await? {
+                return Ok(());
+            }
+        }
+        return create_on(request, &name, |_| true).await;
+    }
+    // Tools send to topics named like the cluster and the broker.
+    let everywhere = [TRACE_TOPIC, &node.config.cluster].contains(&topic);
+    create_on(request, &name, |broker| everywhere || broker.name == topic).await
+}
+
+async fn create_on(
+    request: &Request,
+    name: &TopicName,
+    wanted: impl Fn(&Broker) -> bool,
+) -> Result<(), Refusal> {
+    let node = &request.context.node;
+    for broker in node.brokers.iter().filter(|broker| wanted(broker)) {
+        let served = &node.shards.all()[usize::from(broker.number.0)];
+        node.shards.ensure_topic(served, name, system_topic()).await?;
+    }
+    Ok(())
 }
 
 async fn queues_of(request: &Request, broker: &Broker, topic: &str) -> Result<Option<QueueData>, Refusal> {
@@ -62,17 +99,6 @@ async fn queues_of(request: &Request, broker: &Broker, topic: &str) -> Result<Op
         return Ok(Some(queues(1, 1, BOTH)));
     }
     let Ok(name) = TopicName::new(topic) else { return Ok(None) };
-    // The retry topic of a group that exists is created on demand: clients ask for its route before the first send back.
-    let of_group = topic.strip_prefix(RETRY_PREFIX).and_then(|group| GroupName::new(group).ok());
-    let wanted = match of_group {
-        Some(group) => broker.shard.ask(move |engine, _| engine.group_id(&group).is_some())?.await?,
-        // Tools send to topics named like the cluster and the broker.
-        None => [TRACE_TOPIC, &broker.name, &config.cluster].contains(&topic),
-    };
-    if wanted {
-        let served = &request.context.node.shards.all()[usize::from(broker.number.0)];
-        request.context.node.shards.ensure_topic(served, &name, system_topic()).await?;
-    }
     let view = broker.shard.ask(move |engine, _| engine.topic(&name))?.await?;
     Ok(view.map(|topic| {
         let config = &topic.config;

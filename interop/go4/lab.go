@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,8 @@ const (
 
 var (
 	onRedstart = os.Getenv("INTEROP_SERVER") == "redstart"
-	broker     = os.Getenv("INTEROP_BROKER")
+	// The addresses of all brokers.
+	brokers    = strings.Split(os.Getenv("INTEROP_BROKERS"), ",")
 	instances  atomic.Int64
 	everything = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 )

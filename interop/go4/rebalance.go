@@ -11,11 +11,10 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
-const (
-	rebalanceQueues = 8
-	// A queue that moves may repeat what its old owner had in hand.
-	repeatsMax = 0.2
-)
+// A queue that moves may repeat what its old owner had in hand.
+const repeatsMax = 0.2
+
+var rebalanceQueues = 8 * len(brokers)
 
 type member struct {
 	consumer rocketmq.PushConsumer
@@ -84,19 +83,19 @@ func flow(l *lab, p rocketmq.Producer, stop *atomic.Bool) []string {
 // settled waits for a second in which every queue is read by exactly one member, and no member reads less than its share.
 func settled(l *lab, members []member) {
 	l.now(fmt.Sprintf("waiting for %d members to share", len(members)))
-	var owners map[int]map[int]bool
+	var owners map[string]map[int]bool
 	check(eventually(60*time.Second, func() bool {
 		var from []int
 		for _, m := range members {
 			from = append(from, m.got.size())
 		}
 		time.Sleep(time.Second)
-		owners = map[int]map[int]bool{}
-		shares := make([]map[int]bool, len(members))
+		owners = map[string]map[int]bool{}
+		shares := make([]map[string]bool, len(members))
 		for n, m := range members {
-			shares[n] = map[int]bool{}
+			shares[n] = map[string]bool{}
 			for _, arrival := range m.got.all()[from[n]:] {
-				queue := arrival.message.Queue.QueueId
+				queue := fmt.Sprint(arrival.message.StoreHost, " ", arrival.message.Queue.QueueId)
 				if owners[queue] == nil {
 					owners[queue] = map[int]bool{}
 				}

@@ -81,9 +81,10 @@ class World:
         self.shell = shell
         self.folder = self.shell.folder
         self.namesrv = os.environ["INTEROP_NAMESRV"]
-        self.broker = os.environ["INTEROP_BROKER"]
+        # Topics and groups are made on one broker; commands with -c reach all.
+        self.broker, self.brokers = os.environ["INTEROP_BROKER"], os.environ["INTEROP_BROKERS"].split(",")
         self.redstart = os.environ.get("INTEROP_SERVER") == "redstart"
-        self.cluster, self.broker_name = self.client("names", self.namesrv).split()
+        self.cluster, self.broker_name = self.client("names", self.namesrv, self.broker).split()
         self.made = set()
 
     def run(self, *words, limit=LIMIT_SECONDS, until=""):

@@ -1,5 +1,6 @@
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.remoting.protocol.subscription.CustomizedRetryPolicy;
@@ -19,8 +20,20 @@ record Entry(String kind, String name, Map<String, String> settings) {
         return new Entry(words[0], words[1], settings);
     }
 
+    /** Those of the brokers that get it. A topic with one queue has one on all brokers together. */
+    List<String> brokersOf(List<String> all) {
+        String wanted = settings.getOrDefault("brokers", "");
+        boolean one = wanted.equals("1") || wanted.startsWith("1:")
+            && Arrays.stream(wanted.substring(2).split(",")).anyMatch(language -> name.startsWith(language + "-"));
+        return kind.equals("topic") && (one || queues() == 1) ? List.of(all.get(Math.floorMod(name.hashCode(), all.size()))) : all;
+    }
+
+    private int queues() {
+        return Integer.parseInt(settings.getOrDefault("queues", "4"));
+    }
+
     TopicConfig topic() {
-        int queues = Integer.parseInt(settings.getOrDefault("queues", "4"));
+        int queues = queues();
         TopicConfig config = new TopicConfig(name, queues, queues);
         String type = settings.getOrDefault("type", "NORMAL");
         if (!type.equals("NONE")) {

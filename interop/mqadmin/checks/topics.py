@@ -24,7 +24,8 @@ def update_topic(world):
     world.eventually(lambda: route(world, topic)["queueDatas"][0]["readQueueNums"] == 3, "the route has not 3 queues")
     world.says("create topic to", "updateTopic", "-c", world.cluster, "-t", topic, "-r", 5, "-w", 5,
                "-a", "+message.type=FIFO")
-    world.eventually(lambda: route(world, topic)["queueDatas"][0]["writeQueueNums"] == 5, "the route has not 5 queues")
+    world.eventually(lambda: [queues["writeQueueNums"] for queues in route(world, topic)["queueDatas"]] == [5] * len(world.brokers),
+                     "the route has not 5 queues on every broker")
 
 
 @command("updateTopicList")

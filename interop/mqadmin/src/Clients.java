@@ -20,7 +20,7 @@ final class Clients {
     /** names NAMESRV | consume NAMESRV GROUP TOPIC | consumed GROUP | leave GROUP | produce NAMESRV GROUP TOPIC COUNT */
     static void run(String[] words) throws Exception {
         switch (words[0]) {
-            case "names" -> names(words[1]);
+            case "names" -> names(words[1], words[2]);
             case "consume" -> consume(words[1], words[2], words[3]);
             case "consumed" -> System.out.print(COUNTS.get(words[1]));
             case "leave" -> CONSUMERS.remove(words[1]).shutdown();
@@ -29,13 +29,14 @@ final class Clients {
         }
     }
 
-    /** The names of the cluster and of its broker. */
-    private static void names(String namesrv) throws Exception {
+    /** The names of the cluster and of the broker at an address. */
+    private static void names(String namesrv, String address) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
         admin.setNamesrvAddr(namesrv);
         admin.start();
         try {
-            BrokerData broker = admin.examineBrokerClusterInfo().getBrokerAddrTable().values().iterator().next();
+            BrokerData broker = admin.examineBrokerClusterInfo().getBrokerAddrTable().values().stream()
+                .filter(one -> one.getBrokerAddrs().containsValue(address)).findFirst().orElseThrow();
             System.out.print(broker.getCluster() + " " + broker.getBrokerName());
         } finally {
             admin.shutdown();

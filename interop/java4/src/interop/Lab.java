@@ -29,7 +29,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 final class Lab {
     static final String NAME = System.getenv().getOrDefault("INTEROP_NAME", "java5r");
     static final boolean REDSTART = "redstart".equals(System.getenv("INTEROP_SERVER"));
-    static final String BROKER = System.getenv("INTEROP_BROKER");
+    /** The addresses of all brokers. */
+    static final List<String> BROKERS = List.of(System.getenv("INTEROP_BROKERS").split(","));
     private static final String NAMESRV = System.getenv("INTEROP_NAMESRV");
     private static final String LABEL = "interop";
     private static final AtomicInteger INSTANCES = new AtomicInteger();

@@ -18,7 +18,9 @@ final class Pop {
     private static final int MESSAGES_MAX = 1500;
 
     static String consume(Lab lab) throws Exception {
-        Version.popMode(lab.admin(), Lab.BROKER, lab.topic(), lab.group());
+        for (String broker : Lab.BROKERS) {
+            Version.popMode(lab.admin(), broker, lab.topic(), lab.group());
+        }
         List<Integer> attempts = new CopyOnWriteArrayList<>();
         List<Inbox> inboxes = List.of(new Inbox(), new Inbox());
         for (Inbox inbox : inboxes) {

@@ -15,7 +15,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Consumers join and leave while messages flow. */
 final class Rebalance {
-    private static final int QUEUES = 8;
+    private static final int QUEUES = 8 * Lab.BROKERS.size();
     /** A queue that moves may repeat what its old owner had in hand; six moves of at most all queues. */
     private static final double REPEATS_MAX = 0.2;
 
@@ -71,34 +71,34 @@ final class Rebalance {
     private static void settled(Lab lab, List<DefaultMQPushConsumer> members, Inbox inbox) throws Exception {
         lab.step("waiting for " + members.size() + " members to share");
         check(Inbox.eventually(60, () -> shared(members)), "owned: %s", owners(members));
-        Set<Integer> consumed = new HashSet<>();
+        Set<String> consumed = new HashSet<>();
         int from = inbox.size();
         check(Inbox.eventually(60, () -> {
             List<Inbox.Arrival> all = inbox.all();
-            all.subList(from, all.size()).forEach(arrival -> consumed.add(arrival.message().getQueueId()));
+            all.subList(from, all.size()).forEach(arrival -> consumed.add(arrival.message().getStoreHost() + " " + arrival.message().getQueueId()));
             return consumed.size() == QUEUES;
         }), "only queues %s were consumed by %d members", consumed, members.size());
     }
 
     private static boolean shared(List<DefaultMQPushConsumer> members) {
-        Map<Integer, Integer> owners = owners(members);
+        Map<MessageQueue, Integer> owners = owners(members);
         if (owners.size() != QUEUES || owners.values().stream().anyMatch(count -> count != 1)) {
             return false;
         }
         return members.stream().allMatch(member -> owned(member).size() >= QUEUES / members.size());
     }
 
-    private static Map<Integer, Integer> owners(List<DefaultMQPushConsumer> members) {
-        Map<Integer, Integer> owners = new HashMap<>();
+    private static Map<MessageQueue, Integer> owners(List<DefaultMQPushConsumer> members) {
+        Map<MessageQueue, Integer> owners = new HashMap<>();
         members.forEach(member -> owned(member).forEach(queue -> owners.merge(queue, 1, Integer::sum)));
         return owners;
     }
 
-    private static Set<Integer> owned(DefaultMQPushConsumer member) {
-        Set<Integer> queues = new HashSet<>();
+    private static Set<MessageQueue> owned(DefaultMQPushConsumer member) {
+        Set<MessageQueue> queues = new HashSet<>();
         for (MessageQueue queue : member.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
             if (!queue.getTopic().startsWith("%RETRY%")) {
-                queues.add(queue.getQueueId());
+                queues.add(queue);
             }
         }
         return queues;

@@ -16,6 +16,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The ways to send, and what arrives. */
 final class Sends {
@@ -34,6 +35,7 @@ final class Sends {
         MessageExt got = inbox.get("one", 30).message();
         check(got.getMsgId().equals(sent.getMsgId()), "message id %s instead of %s", got.getMsgId(), sent.getMsgId());
         check(((MessageClientExt) got).getOffsetMsgId().equals(sent.getOffsetMsgId()), "another offset id");
+        check(got.getBrokerName() == null || got.getBrokerName().equals(sent.getMessageQueue().getBrokerName()), "broker %s", got.getBrokerName());
         check(got.getQueueId() == sent.getMessageQueue().getQueueId(), "queue %d", got.getQueueId());
         check(got.getQueueOffset() == sent.getQueueOffset(), "queue offset %d", got.getQueueOffset());
         check(got.getTopic().equals(lab.topic()) && got.getTags().equals("red"), "topic %s, tag %s", got.getTopic(), got.getTags());
@@ -42,14 +44,14 @@ final class Sends {
         check(Arrays.equals(got.getBody(), everyByte()), "the body changed");
         check(got.getFlag() == 7 && got.getReconsumeTimes() == 0, "flag %d, reconsumed %d", got.getFlag(), got.getReconsumeTimes());
         check(Math.abs(got.getStoreTimestamp() - System.currentTimeMillis()) < 60_000, "stored at another time");
-        check(got.getStoreHost().toString().endsWith(Lab.BROKER), "store host %s", got.getStoreHost());
+        check(Lab.BROKERS.stream().anyMatch(got.getStoreHost().toString()::endsWith), "store host %s", got.getStoreHost());
 
         List<String> labels = Lab.labels("m", COUNT);
-        Set<Integer> queues = new HashSet<>();
+        Set<MessageQueue> queues = new HashSet<>();
         for (String label : labels) {
-            queues.add(Lab.ok(producer.send(lab.message(label))).getMessageQueue().getQueueId());
+            queues.add(Lab.ok(producer.send(lab.message(label))).getMessageQueue());
         }
-        check(queues.size() == 4, "only queues %s were written", queues);
+        check(queues.size() == 4 * Lab.BROKERS.size(), "only queues %s were written", queues);
         inbox.exactly(with("one", labels), 30);
         return "";
     }

@@ -9,8 +9,8 @@
 //! let rights = Rights::new([user], [("billing", vec![Policy::new(Tier::Custom, vec![entry])])], Vec::new());
 //!
 //! let need = Need::right(Resource::topic("orders-eu"), Action::Sub);
-//! assert!(rights.authorize("billing", "10.1.2.3".parse()?, &[need]).is_allowed());
-//! assert!(!rights.authorize("billing", "192.0.2.1".parse()?, &[need]).is_allowed());
+//! assert!(rights.authorize("billing", "10.1.2.3".parse()?, [need]).is_allowed());
+//! assert!(!rights.authorize("billing", "192.0.2.1".parse()?, [need]).is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -118,7 +118,12 @@ impl Rights {
     }
 
     /// All needs must be met.
-    pub fn authorize<'a>(&'a self, user: &'a str, source: IpAddr, needs: &[Need<'a>]) -> Verdict<'a> {
+    pub fn authorize<'a>(
+        &'a self,
+        user: &'a str,
+        source: IpAddr,
+        needs: impl IntoIterator<Item = Need<'a>>,
+    ) -> Verdict<'a> {
         let denied = |need, reason| Verdict::Denied(Denial { user, need, reason });
         let Some(member) = self.users.get(user) else { return denied(None, Reason::UnknownUser) };
         if member.user.status == Status::Disabled {
@@ -129,13 +134,13 @@ impl Rights {
         }
         let mut last = Reason::NothingNeeded;
         for need in needs {
-            let met = match *need {
+            let met = match need {
                 Need::Super => Err(Reason::NotSuper),
                 Need::Right { resource, actions } => self.decide_any(member, source, resource, actions),
             };
             match met {
                 Ok(reason) => last = reason,
-                Err(reason) => return denied(Some(*need), reason),
+                Err(reason) => return denied(Some(need), reason),
             }
         }
         Verdict::Allowed(last)

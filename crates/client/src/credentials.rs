@@ -43,12 +43,16 @@ impl Credentials {
 
     /// The request with its signature; nothing may be added to it after that.
     pub fn sign(&self, mut request: Command) -> Command {
-        request.fields.insert(ACCESS_KEY, &self.user);
+        let fields = &mut request.fields;
+        fields.remove(SIGNATURE);
+        fields.remove(ACCESS_KEY);
+        fields.add(ACCESS_KEY, self.user.as_str());
         if let Some(token) = &self.security_token {
-            request.fields.insert(SECURITY_TOKEN, token);
+            fields.remove(SECURITY_TOKEN);
+            fields.add(SECURITY_TOKEN, token.as_str());
         }
-        let signature = Content::new(request.fields.iter(), &request.body).sign(&self.key);
-        request.fields.insert(SIGNATURE, signature);
+        let signature = Content::new(fields.iter(), &request.body).sign(&self.key);
+        fields.add(SIGNATURE, signature);
         request
     }
 

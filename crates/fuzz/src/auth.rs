@@ -62,8 +62,8 @@ pub fn policy(data: &[u8]) {
     let policies = vec![Policy::new(Tier::Custom, entries), Policy::new(Tier::Default, vec![last])];
     let rights = Rights::new([user], [("app", policies)], Vec::new());
     let need = Need::right(Resource::topic("orders"), Action::Pub);
-    let verdict = rights.authorize("app", HERE, &[need]);
-    assert_eq!(verdict, rights.authorize("app", HERE, &[need]), "the same again");
-    assert!(!rights.authorize("app", HERE, &[need, Need::Super]).is_allowed());
-    assert!(!rights.authorize("App", HERE, &[need]).is_allowed());
+    let verdict = rights.authorize("app", HERE, [need]);
+    assert_eq!(verdict, rights.authorize("app", HERE, [need]), "the same again");
+    assert!(!rights.authorize("app", HERE, [need, Need::Super]).is_allowed());
+    assert!(!rights.authorize("App", HERE, [need]).is_allowed());
 }

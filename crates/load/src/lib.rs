@@ -121,7 +121,8 @@ impl Target {
     }
 }
 
-/// A server, and the user that requests to it are signed by. Every request is signed anew, as the official clients do.
+/// A server, and the user that requests to it are signed by. Every request is signed; calls of one second over gRPC
+/// share a signature, for all that they sign is the second.
 #[derive(Debug, Clone)]
 pub struct Server {
     pub address: String,

@@ -3,6 +3,7 @@
 
 use std::{
     future::poll_fn,
+    sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -26,7 +27,14 @@ pub struct Connection {
     requests: SendRequest<Bytes>,
     base: String,
     headers: HeaderMap,
-    credentials: Option<Credentials>,
+    signature: Option<Arc<Signature>>,
+}
+
+/// The headers that sign calls. The signed date has whole seconds, so they are made once a second.
+#[derive(Debug)]
+struct Signature {
+    credentials: Credentials,
+    made: Mutex<Option<(u64, [(&'static str, HeaderValue); 2])>>,
 }
 
 /// The messages that answer a call.
@@ -64,7 +72,9 @@ impl Connection {
             requests,
             base: format!("http://{server}/apache.rocketmq.v2.MessagingService"),
             headers,
-            credentials: credentials.clone(),
+            signature: credentials
+                .clone()
+                .map(|credentials| Arc::new(Signature { credentials, made: Mutex::default() })),
         })
     }
 
@@ -83,8 +93,8 @@ impl Connection {
         let mut requests = self.requests.clone().ready().await?;
         let mut head = Request::post(method.clone()).body(())?;
         head.headers_mut().clone_from(&self.headers);
-        if let Some(credentials) = &self.credentials {
-            sign(head.headers_mut(), credentials)?;
+        if let Some(signature) = &self.signature {
+            signature.add_to(head.headers_mut())?;
         }
         if end {
             // Apache's proxy refuses a receive without a timeout.
@@ -162,12 +172,25 @@ impl Answers {
     }
 }
 
-fn sign(headers: &mut HeaderMap, credentials: &Credentials) -> anyhow::Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    for (name, value) in credentials.call_headers(now as i64) {
-        headers.insert(name, value.try_into().context("the user's name is no header value")?);
+impl Signature {
+    fn add_to(&self, headers: &mut HeaderMap) -> anyhow::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let signed = match &mut *made {
+            Some((at, signed)) if *at == now => signed,
+            outdated => &mut outdated.insert((now, self.headers(now)?)).1,
+        };
+        for (name, value) in signed {
+            headers.insert(*name, value.clone());
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn headers(&self, now: u64) -> anyhow::Result<[(&'static str, HeaderValue); 2]> {
+        let [(date, date_value), (authorization, value)] = self.credentials.call_headers(now as i64);
+        let value = value.try_into().context("the user's name is no header value")?;
+        Ok([(date, date_value.try_into()?), (authorization, value)])
+    }
 }
 
 fn framed(message: &impl Message) -> Bytes {

@@ -37,7 +37,7 @@ fn rights(lines: &[&str]) -> Rights {
 
 fn allowed(lines: &[&str], action: &str, resource: &str) -> bool {
     let need = Need::right(Resource::read(resource).unwrap(), Actions::of_request(action).unwrap());
-    rights(lines).authorize("app", HERE.parse().unwrap(), &[need]).is_allowed()
+    rights(lines).authorize("app", HERE.parse().unwrap(), [need]).is_allowed()
 }
 
 #[test]
@@ -89,20 +89,20 @@ fn every_need_must_be_met() {
     let topic = Need::right(Resource::topic("a"), Action::Sub);
     let group = Need::right(Resource::group("g"), Action::Sub);
     let other = Need::right(Resource::group("h"), Action::Sub);
-    assert!(rights.authorize("app", source, &[topic, group]).is_allowed());
+    assert!(rights.authorize("app", source, [topic, group]).is_allowed());
     assert_eq!(
-        rights.authorize("app", source, &[topic, other, group]),
+        rights.authorize("app", source, [topic, other, group]),
         Verdict::Denied(Denial { user: "app", need: Some(other), reason: Reason::NoRule })
     );
-    assert_eq!(rights.authorize("app", source, &[]), Verdict::Allowed(Reason::NothingNeeded));
-    assert!(!rights.authorize("app", source, &[Need::Super]).is_allowed());
+    assert_eq!(rights.authorize("app", source, []), Verdict::Allowed(Reason::NothingNeeded));
+    assert!(!rights.authorize("app", source, [Need::Super]).is_allowed());
 }
 
 #[test]
 fn standing_and_status_come_before_rules() {
     let rights = rights(&["Custom Allow All *"]);
     let source = HERE.parse().unwrap();
-    let reason = |user| match rights.authorize(user, source, &[Need::Super]) {
+    let reason = |user| match rights.authorize(user, source, [Need::Super]) {
         Verdict::Allowed(reason) | Verdict::Denied(Denial { reason, .. }) => reason,
     };
     assert_eq!(reason("root"), Reason::Super);
@@ -120,7 +120,7 @@ fn standing_and_status_come_before_rules() {
 fn a_denial_names_user_need_and_rule_but_no_addresses() {
     let rights = rights(&["Custom Deny Pub Topic:a* 10.0.0.0/8"]);
     let need = Need::right(Resource::topic("ab"), Action::Pub);
-    let Verdict::Denied(denial) = rights.authorize("app", HERE.parse().unwrap(), &[need]) else {
+    let Verdict::Denied(denial) = rights.authorize("app", HERE.parse().unwrap(), [need]) else {
         panic!("must be denied")
     };
     let text = "the user app has no right to Pub on Topic:ab: the Custom rule 'Deny Pub Topic:a*' decides";
@@ -163,7 +163,7 @@ proptest! {
         let resource = if is_topic { Resource::topic(&name) } else { Resource::group(&name) };
         let action = if is_pub { Action::Pub } else { Action::Sub };
         let rights = rights(&lines);
-        let verdict = rights.authorize("app", HERE.parse().unwrap(), &[Need::right(resource, action)]);
+        let verdict = rights.authorize("app", HERE.parse().unwrap(), [Need::right(resource, action)]);
         prop_assert_eq!(verdict.is_allowed(), model(&lines, resource, action));
     }
 }

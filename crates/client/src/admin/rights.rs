@@ -49,8 +49,8 @@ mod tests {
         let user: body::User = serde_json::from_str(r#"{"username":"app","password":"***"}"#).unwrap();
         let rights = rights(&user, Some(&acl), "c").unwrap();
         let verdict = |topic, from: &str| {
-            let need = [Need::right(Resource::topic(topic), Action::Pub)];
-            rights.authorize("app", from.parse().unwrap(), &need).is_allowed()
+            let need = Need::right(Resource::topic(topic), Action::Pub);
+            rights.authorize("app", from.parse().unwrap(), [need]).is_allowed()
         };
         assert!(verdict("orders-us", "10.1.1.1"));
         assert!(!verdict("orders-eu", "10.1.1.1"));

@@ -53,7 +53,7 @@ impl Test {
             let acl = session.admin.acl(&broker.address, &subject(&self.user)).await?;
             let rights = rights(&known, acl.as_ref(), &broker.cluster)
                 .with_context(|| format!("the rules of {} on {} cannot be read", self.user, broker.name))?;
-            let verdict = rights.authorize(&self.user, self.source, &[Need::right(resource, self.action)]);
+            let verdict = rights.authorize(&self.user, self.source, [Need::right(resource, self.action)]);
             is_allowed &= verdict.is_allowed();
             session.output.next(&Answer::of(&broker.name, &verdict))?;
         }

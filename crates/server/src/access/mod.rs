@@ -7,6 +7,7 @@
 mod certified;
 mod changes;
 mod needs;
+mod proofs;
 mod secrets;
 mod snapshot;
 mod stored_user;
@@ -36,10 +37,12 @@ use tokio::sync::watch;
 
 pub use changes::{MakeUserError, SealStoredError};
 pub(crate) use needs::{Needs, TooManyNames};
+pub(crate) use proofs::Proofs;
 pub use secrets::SealError;
 pub(crate) use snapshot::{ACLS, USERS, read_policy, write_policy};
 pub(crate) use stored_user::StoredUser;
 
+use proofs::Checked;
 use secrets::Secrets;
 
 use crate::{
@@ -229,27 +232,36 @@ impl Access {
         })
     }
 
-    /// Finds out who signed a gRPC call; both are the last of their name among its headers.
+    /// Finds out who signed a gRPC call; both are the last of their name among its headers. `proofs` are those of its
+    /// connection.
     pub(crate) fn authenticate_call(
         &self,
         authorization: Option<&str>,
         date_time: Option<&str>,
         source: IpAddr,
-        proved: Option<&Identity>,
+        proofs: &Proofs,
     ) -> Result<Identity, Unauthenticated> {
         let Some(guard) = &self.guard else { return Ok(Identity { user: None, source }) };
         let unsigned =
             || Unauthenticated("the call is not signed: an authorization header is needed".to_owned());
-        let authorization = Authorization::read(authorization.ok_or_else(unsigned)?);
-        let authorization = authorization.map_err(|error| Unauthenticated(error.to_string()))?;
         let authorization = authorization.ok_or_else(unsigned)?;
         let date_time = date_time.unwrap_or_default();
-        guard.prove(authorization.user, source, proved, |user| {
+        let now = i64::try_from(SystemClock.now().0 / 1000).unwrap_or(i64::MAX);
+        // The version before the snapshot: what an older one has proved must not be taken for proved by a newer one.
+        let checked = Checked { authorization, date_time, version: self.version(), now };
+        if let Some(identity) = proofs.get(checked) {
+            return Ok(identity);
+        }
+        let authorization = Authorization::read(authorization);
+        let authorization = authorization.map_err(|error| Unauthenticated(error.to_string()))?;
+        let authorization = authorization.ok_or_else(unsigned)?;
+        let identity = guard.prove(authorization.user, source, proofs.first.get(), |user| {
             authorization.verify(user.key(), date_time).map_err(|_| Disproof::mismatch())?;
-            let now = i64::try_from(SystemClock.now().0 / 1000).unwrap_or(i64::MAX);
             date::check(date_time, now, &guard.zones)
                 .map_err(|error| Disproof::KnowsSecret(error.to_string()))
-        })
+        })?;
+        proofs.put(checked, &identity);
+        Ok(identity)
     }
 
     /// Finds out who sends a name and its secret, as HTTP clients do.
@@ -300,7 +312,7 @@ impl Access {
             return Err(Denied("the request was read before users were asked who they are".to_owned()));
         };
         let rights = guard.rights.read().clone();
-        match rights.authorize(user, identity.source, &needs.list()) {
+        match rights.authorize(user, identity.source, needs.iter()) {
             Verdict::Allowed(_) => Ok(()),
             Verdict::Denied(denial) => Err(Denied(denial.to_string())),
         }

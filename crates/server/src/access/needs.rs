@@ -113,14 +113,13 @@ impl<'a> Needs<'a> {
         self.0.iter().filter_map(resource).collect()
     }
 
-    pub(super) fn list(&self) -> Vec<Need<'_>> {
-        let need = |wanted| match wanted {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Need<'_>> {
+        self.0.iter().map(|wanted| match wanted {
             &Wanted::Right { kind, ref name, actions } => {
                 Need::Right { resource: Resource { kind, name }, actions }
             }
             Wanted::Super { .. } => Need::Super,
-        };
-        self.0.iter().map(need).collect()
+        })
     }
 }
 
@@ -153,7 +152,7 @@ mod tests {
         ];
         for (topic, expected) in cases {
             let needs = Needs::nothing().topic(topic, Action::Pub);
-            let shown: Vec<_> = needs.list().iter().map(ToString::to_string).collect();
+            let shown: Vec<_> = needs.iter().map(|need| need.to_string()).collect();
             assert_eq!(shown, [expected]);
         }
     }
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn a_retry_topic_of_another_group_needs_that_group() {
         let needs = Needs::nothing().consume("%RETRY%theirs", "mine", Action::Sub);
-        let shown: Vec<_> = needs.list().iter().map(ToString::to_string).collect();
+        let shown: Vec<_> = needs.iter().map(|need| need.to_string()).collect();
         assert_eq!(shown, ["Sub on Group:theirs", "Sub on Group:mine"]);
     }
 }

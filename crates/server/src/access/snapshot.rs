@@ -84,7 +84,7 @@ mod tests {
     fn may_publish(acl: &str) -> bool {
         let rights = rights(&map(&[APP]), &map(&[("User:app", acl)]), "c", &Secrets::default());
         let need = Need::right(Resource::topic("orders"), Action::Pub);
-        rights.authorize("app", "10.0.0.1".parse().unwrap(), &[need]).is_allowed()
+        rights.authorize("app", "10.0.0.1".parse().unwrap(), [need]).is_allowed()
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let rights = rights(&map(&[APP]), &map(&[]), "c", &Secrets::default());
         let here = "10.0.0.1".parse().unwrap();
         let allowed =
-            |resource, action| rights.authorize("app", here, &[Need::right(resource, action)]).is_allowed();
+            |resource, action| rights.authorize("app", here, [Need::right(resource, action)]).is_allowed();
         assert!(allowed(Resource::topic("RMQ_SYS_TRACE_TOPIC"), Action::Pub));
         assert!(!allowed(Resource::topic("RMQ_SYS_TRACE_TOPIC"), Action::Sub));
         assert!(allowed(Resource::topic("c_REPLY_TOPIC"), Action::Pub));

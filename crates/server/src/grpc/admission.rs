@@ -157,15 +157,15 @@ impl Service {
         let source = peer.remote.ip();
         let access = &self.config.resources.access;
         if !access.is_on() {
-            return Ok(access.authenticate_call(None, None, source, None)?);
+            return Ok(access.authenticate_call(None, None, source, &peer.proofs)?);
         }
         let header = |name| metadata::last(headers, name);
         let (signature, date) = (header(AUTHORIZATION), header(DATE_TIME));
         let certified = peer.certified_user.as_deref();
         let identity = access.authenticate_with(certified, source, signature.is_some(), || {
-            access.authenticate_call(signature, date, source, peer.proved.get())
+            access.authenticate_call(signature, date, source, &peer.proofs)
         })?;
-        peer.proved.get_or_init(|| {
+        peer.proofs.first.get_or_init(|| {
             access.remember(&identity);
             identity.clone()
         });

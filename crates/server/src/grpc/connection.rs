@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{frame_rate::FrameRateGuard, unflushed::UnflushedAnswers};
-use crate::{access::Identity, byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
+use crate::{access::Proofs, byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
 
 /// The first bytes of every HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,8 +50,8 @@ pub(super) struct Peer {
     pub account: Arc<Account>,
     /// Bytes written to the socket.
     pub written: AtomicU64,
-    /// The user who signed the first call over it.
-    pub proved: OnceLock<Identity>,
+    /// Who has signed its calls.
+    pub proofs: Proofs,
     /// Open telemetry streams. A connection with no other calls counts as idle.
     pub telemetry: AtomicUsize,
     /// Answers with messages that may not have reached the socket.
@@ -72,7 +72,7 @@ pub(super) async fn open(
         answers: Semaphore::new(ANSWERS_MAX),
         account,
         written: AtomicU64::new(0),
-        proved: OnceLock::new(),
+        proofs: Proofs::default(),
         telemetry: AtomicUsize::new(0),
         unflushed: UnflushedAnswers::default(),
     });

@@ -69,7 +69,7 @@ pub(super) fn topic_and_group(received: &Received, actions: Actions) -> Result<'
 }
 
 pub(super) fn send(received: &Received) -> Result<'_> {
-    Ok(Needs::nothing().topic(SendHeader::read(received)?.topic, PUB))
+    Ok(Needs::nothing().topic(SendHeader::topic(received)?, PUB))
 }
 
 /// The topic is the client's word; that of the half message is asked for by the handler.

@@ -437,6 +437,41 @@ async fn rights_that_are_taken_away_are_gone_at_once() {
 }
 
 #[tokio::test]
+async fn headers_that_were_right_a_moment_ago_are_wrong_once_their_user_is_disabled() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    let now = date::compact(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64);
+    let mut app = guarded.connect(Signer { date_time: Some(now), ..signer("app", "c") }).await;
+    for status in ["enable", "disable", "enable"] {
+        user(&guarded.access, &guarded.broker.shard(), "app", "Normal", status).await;
+        let expected = if status == "enable" { Code::Ok } else { Code::Unauthorized };
+        for _ in 0..2 {
+            assert_eq!(status_of(&mut app, "SendMessage").await, expected, "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_one_call_of_a_connection_has_proved_helps_no_other_signature() {
+    let guarded = Guarded::start().await;
+    guarded.grant("app", &["Pub Topic:t"]).await;
+    let channel = guarded.channel().await;
+    let now = date::compact(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64);
+    let right = Signer { date_time: Some(now), ..signer("app", "c") };
+    let cases = [
+        (right.clone(), Code::Ok),
+        (Signer { secret: "guess".to_owned(), ..right.clone() }, Code::Unauthorized),
+        (Signer { user: Some("root"), ..right.clone() }, Code::Unauthorized),
+        (Signer { date_time: Some("20000101T000000Z".to_owned()), ..right.clone() }, Code::Unauthorized),
+        (right, Code::Ok),
+    ];
+    for (number, (signer, expected)) in cases.into_iter().enumerate() {
+        let mut client = MessagingServiceClient::with_interceptor(channel.clone(), signer);
+        assert_eq!(status_of(&mut client, "SendMessage").await, expected, "case {number}");
+    }
+}
+
+#[tokio::test]
 async fn a_receive_that_waits_gets_nothing_after_its_right_was_taken_away() {
     let guarded = Guarded::start().await;
     guarded.grant("app", &["Sub Topic:t", "Sub Group:g"]).await;

@@ -97,6 +97,11 @@ impl<'a> Values<'a> {
 }
 
 impl SendHeader<'_> {
+    /// The topic alone.
+    pub fn topic(command: &Command) -> Result<&str, FieldError> {
+        Values::of(command).get(Field::Topic).required()
+    }
+
     pub fn read(command: &Command) -> Result<SendHeader<'_>, FieldError> {
         let values = Values::of(command);
         Ok(SendHeader {
@@ -138,6 +143,7 @@ mod tests {
                 .fold(Command::request(code), |command, (name, value)| command.with_field(name, value));
             let header = SendHeader::read(&command).unwrap();
             assert_eq!((header.topic, header.queue_id, header.reconsume_times), ("t", 1, 2));
+            assert_eq!(SendHeader::topic(&command).unwrap(), "t");
             for (name, _) in &fields[..6] {
                 let mut command = command.clone();
                 command.fields.remove(name);

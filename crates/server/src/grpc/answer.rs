@@ -13,11 +13,11 @@ use futures_util::Stream;
 use h2::{SendStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use prost::Message;
-use tonic::{Code, Status};
 
 use super::{
     refusal::Refusal,
     request::{PREFIX_LEN, Rejected},
+    status::{Code, Status},
     timing::Timing,
 };
 use crate::{
@@ -132,9 +132,8 @@ impl Answer {
     pub fn refuse(&mut self, status: &Status) {
         self.timing.ended(status.code());
         let mut response = head();
-        if status.add_header(response.headers_mut()).is_ok() {
-            drop(self.respond.send_response(response, true));
-        }
+        status.add_to(response.headers_mut());
+        drop(self.respond.send_response(response, true));
     }
 
     /// The peer speaks HTTP/2 but not gRPC.
@@ -269,14 +268,11 @@ fn head() -> Response<()> {
 
 fn end(body: &mut SendStream<Chunk>, outcome: Result<(), Status>) -> bool {
     let mut trailers = HeaderMap::with_capacity(2);
-    let added = match outcome {
-        Ok(()) => {
-            trailers.insert("grpc-status", HeaderValue::from_static("0"));
-            Ok(())
-        }
-        Err(status) => status.add_header(&mut trailers),
-    };
-    added.is_ok() && body.send_trailers(trailers).is_ok()
+    match outcome {
+        Ok(()) => drop(trailers.insert("grpc-status", HeaderValue::from_static("0"))),
+        Err(status) => status.add_to(&mut trailers),
+    }
+    body.send_trailers(trailers).is_ok()
 }
 
 fn put(message: &impl Message, buffer: &mut BytesMut) {

@@ -6,7 +6,6 @@ use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Request, header::CONTENT_TYPE};
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     answer::{Answer, Chunk},
@@ -16,6 +15,7 @@ use super::{
     receive::Received,
     request::{Content, Incoming, Rejected},
     service::Service,
+    status::Status,
     telemetry::refused as refused_stream,
     timing::Timing,
 };

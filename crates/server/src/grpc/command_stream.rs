@@ -5,9 +5,8 @@ use std::sync::Arc;
 use prost::Message as _;
 use redstart_wire::v2::TelemetryCommand;
 use tokio::sync::mpsc;
-use tonic::Status;
 
-use super::answer::Part;
+use super::{answer::Part, status::Status};
 use crate::byte_budget::Account;
 
 /// Commands that wait for a client to read them; past it the client gets no more.

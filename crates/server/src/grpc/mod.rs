@@ -32,6 +32,7 @@ mod route;
 mod send;
 mod service;
 mod settings;
+mod status;
 mod telemetry;
 mod timing;
 mod transactions;
@@ -66,6 +67,7 @@ pub(crate) use lite::{BIND_TOPIC, EXCLUSIVE, SUB_MODEL};
 pub use method::METHODS;
 pub(crate) use method::Method;
 pub(crate) use route::auto_created;
+pub(crate) use status::Code;
 
 /// Bytes of requests and answers of one connection.
 const CONNECTION_BYTES_MAX: usize = 256 << 20;

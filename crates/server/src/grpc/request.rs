@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
 use prost::Message;
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 
+use super::status::Status;
 use crate::byte_budget::{Grant, Spent};
 
 /// Largest request: a body of 4 MiB or a batch of that size, with properties.

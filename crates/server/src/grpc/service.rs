@@ -6,7 +6,6 @@ use redstart_engine::{Engine, GroupName, Proof, Receipt, Timestamp, TopicName};
 use redstart_wire::v2::{self, Code, MessageQueue, Resource};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
-use tonic::Status;
 
 use super::{
     Config, ShardCheck,
@@ -17,6 +16,7 @@ use super::{
     receive::Received,
     refusal::{Refusal, ok},
     renewal::Renewal,
+    status::Status,
 };
 use crate::{
     scope::Scope,

@@ -8,7 +8,6 @@ use redstart_wire::v2::{
     ClientType, Code, FilterType, Language, Resource, Settings, Subscription, SubscriptionEntry,
     TelemetryCommand, settings::PubSub, telemetry_command::Command,
 };
-use tonic::Status;
 
 use super::{
     admission::Caller,
@@ -23,6 +22,7 @@ use super::{
     rights,
     service::{Answers, Service},
     settings::merge,
+    status::Status,
 };
 use crate::access::{Identity, Needs};
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::method::Method;
+use super::{method::Method, status::Code};
 use crate::{shard::Counters, statistics::Call};
 
 /// A call that has begun. A call that its client cancels is not counted.
@@ -19,7 +19,7 @@ impl Timing {
     }
 
     /// Counts the call when its answer begins, or when it is refused with this status.
-    pub fn ended(&self, status: tonic::Code) {
+    pub fn ended(&self, status: Code) {
         let call = Call::Grpc { method: Method::number(self.method), status: status as u8 };
         self.counters.statistics().rpcs.took(call, self.began.elapsed());
     }

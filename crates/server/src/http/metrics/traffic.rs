@@ -2,7 +2,6 @@
 
 use redstart_engine::{GroupName, TopicName};
 use redstart_wire::remoting::code;
-use tonic::Code;
 
 use super::{
     catalogue::{self, Family},
@@ -11,7 +10,7 @@ use super::{
     text::Text,
 };
 use crate::{
-    grpc::Method,
+    grpc::{Code, Method},
     remoting,
     statistics::{Call, DeferredTraffic, GroupTraffic, OTHERS, Statistics, TopicTraffic},
 };
@@ -128,7 +127,7 @@ fn labels(call: Call) -> [String; 5] {
         Call::Grpc { method, status } => [
             "grpc".to_owned(),
             Method::numbered(method).map_or_else(|| OTHERS.to_owned(), |method| snake_case(method.name())),
-            snake_case(&format!("{:?}", Code::from_i32(i32::from(status)))),
+            Code::label(status).to_owned(),
             Method::numbered(method).is_some_and(Method::may_wait).to_string(),
             "success".to_owned(),
         ],

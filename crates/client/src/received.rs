@@ -1,3 +1,5 @@
+//! A message as a consumer gets it: what the sender wrote, and what the server knows of the delivery.
+
 use std::{
     fmt,
     sync::Arc,

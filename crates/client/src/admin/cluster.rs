@@ -1,3 +1,5 @@
+//! The brokers of a cluster, and which of them a request goes to.
+
 use std::collections::BTreeMap;
 
 use redstart_wire::remoting::{

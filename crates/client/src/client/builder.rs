@@ -1,3 +1,5 @@
+//! Settings of a client, and the steps that connect it.
+
 use std::{
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
     sync::Arc,

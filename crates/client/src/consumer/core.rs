@@ -52,12 +52,12 @@ pub(super) struct Settings {
     pub renew_max: Duration,
     pub fifo: bool,
     pub from_start: bool,
-    pub appetite: Appetite,
+    pub prefetch: Prefetch,
 }
 
 /// How many messages a consumer wants to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Appetite {
+pub(super) enum Prefetch {
     /// As many as the application waits for, and so many more.
     OnDemand { more: usize },
     /// Up to these, settled ones not counted.
@@ -134,7 +134,7 @@ enum Settlement {
 
 /// What the server is told about one delivery.
 #[derive(Debug, Clone, Copy)]
-enum Telling<'a> {
+enum SettleRequest<'a> {
     Ack,
     VisibleAfter(Duration),
     DeadLetter(&'a str),
@@ -190,11 +190,11 @@ impl Core {
 
     /// How many messages there is room for.
     pub(super) fn room(&self) -> usize {
-        match self.settings.appetite {
-            Appetite::OnDemand { more } => {
+        match self.settings.prefetch {
+            Prefetch::OnDemand { more } => {
                 (self.wanted.load(Ordering::Acquire) + more).saturating_sub(self.inbox().len())
             }
-            Appetite::UpTo { messages, bytes } => {
+            Prefetch::UpTo { messages, bytes } => {
                 let (held, held_bytes) = self.leases.size();
                 if held_bytes >= bytes { 0 } else { messages.saturating_sub(held) }
             }
@@ -290,27 +290,33 @@ impl Core {
     }
 
     /// Tells the server what becomes of a delivery. A call that failed on its way is repeated, while the delivery is this consumer's.
-    async fn tell_server(&self, held: &Held, what: Telling<'_>) -> Result<(), SettleError> {
+    async fn send_settle_request(&self, held: &Held, what: SettleRequest<'_>) -> Result<(), SettleError> {
         let operation = match what {
-            Telling::Ack => "ack",
-            Telling::VisibleAfter(_) => "nack",
-            Telling::DeadLetter(_) => "dead_letter",
+            SettleRequest::Ack => "ack",
+            SettleRequest::VisibleAfter(_) => "nack",
+            SettleRequest::DeadLetter(_) => "dead_letter",
         };
         let span = trace::settle(&self.settings.group, operation, 1);
-        self.tell_traced(held, what).instrument(span).await
+        self.send_settle_request_traced(held, what).instrument(span).await
     }
 
-    async fn tell_traced(&self, held: &Held, what: Telling<'_>) -> Result<(), SettleError> {
+    async fn send_settle_request_traced(
+        &self,
+        held: &Held,
+        what: SettleRequest<'_>,
+    ) -> Result<(), SettleError> {
         let receipt = held.receipt.lock().await;
         let mut failed = 0;
         loop {
             let told = match what {
-                Telling::Ack => {
+                SettleRequest::Ack => {
                     let results = self.session.ack(std::slice::from_ref(&*receipt)).await;
                     results.into_iter().next().unwrap_or(Ok(()))
                 }
-                Telling::VisibleAfter(wait) => self.session.change_invisible(&receipt, wait).await.map(drop),
-                Telling::DeadLetter(reason) => self.session.dead_letter(&receipt, reason).await,
+                SettleRequest::VisibleAfter(wait) => {
+                    self.session.change_invisible(&receipt, wait).await.map(drop)
+                }
+                SettleRequest::DeadLetter(reason) => self.session.dead_letter(&receipt, reason).await,
             };
             let Err(error) = told else { return Ok(()) };
             failed += 1;
@@ -323,7 +329,7 @@ impl Core {
     }
 
     pub(super) async fn ack(&self, held: &Held) -> Result<(), SettleError> {
-        self.tell_server(held, Telling::Ack).await?;
+        self.send_settle_request(held, SettleRequest::Ack).await?;
         add(&self.counters.acked, 1);
         Ok(())
     }
@@ -366,13 +372,13 @@ impl Core {
         if self.is_last(held.attempt) {
             return self.dead_letter(held, "retries exhausted").await;
         }
-        self.tell_server(held, Telling::VisibleAfter(wait)).await?;
+        self.send_settle_request(held, SettleRequest::VisibleAfter(wait)).await?;
         add(&self.counters.retried, 1);
         Ok(())
     }
 
     pub(super) async fn dead_letter(&self, held: &Held, reason: &str) -> Result<(), SettleError> {
-        self.tell_server(held, Telling::DeadLetter(reason)).await?;
+        self.send_settle_request(held, SettleRequest::DeadLetter(reason)).await?;
         add(&self.counters.dead_lettered, 1);
         Ok(())
     }
@@ -587,7 +593,9 @@ async fn settle(core: Weak<Core>, mut told: mpsc::Receiver<Settlement>) {
                 Settlement::GiveBack { held, number } => {
                     let core = core.clone();
                     retries.spawn(async move {
-                        let result = core.tell_server(&held, Telling::VisibleAfter(Duration::ZERO)).await;
+                        let result = core
+                            .send_settle_request(&held, SettleRequest::VisibleAfter(Duration::ZERO))
+                            .await;
                         core.settled(number, &held, &result);
                         core.returning.fetch_sub(1, Ordering::AcqRel);
                     });

@@ -1,3 +1,5 @@
+//! A message that a consumer has, and the ways to settle it.
+
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -1,10 +1,12 @@
+//! Consumers that the application asks for messages, and the settings that all consumers have.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     ConsumerCounters, Delivery, ReceiveError, RetryPolicy, ShutdownReport,
-    core::{Appetite, Core, Settings},
+    core::{Core, Prefetch, Settings},
     source::{check_topics, fetch_all},
 };
 use crate::{
@@ -30,7 +32,7 @@ pub(super) struct Consumption {
 }
 
 impl Consumption {
-    pub fn new(client: &Client, group: String, appetite: Appetite) -> Consumption {
+    pub fn new(client: &Client, group: String, prefetch: Prefetch) -> Consumption {
         let settings = Settings {
             group,
             subscriptions: Vec::new(),
@@ -43,7 +45,7 @@ impl Consumption {
             renew_max: RENEW_MAX,
             fifo: false,
             from_start: false,
-            appetite,
+            prefetch,
         };
         Consumption { client: client.clone(), settings }
     }
@@ -164,12 +166,12 @@ consumption_settings!(ReceiverBuilder);
 
 impl ReceiverBuilder {
     pub(crate) fn new(client: &Client, group: String) -> ReceiverBuilder {
-        ReceiverBuilder { consumption: Consumption::new(client, group, Appetite::OnDemand { more: 0 }) }
+        ReceiverBuilder { consumption: Consumption::new(client, group, Prefetch::OnDemand { more: 0 }) }
     }
 
     /// Messages that are fetched before the application asks for them: none if not set. They are renewed while they wait.
     pub fn prefetch(mut self, messages: usize) -> ReceiverBuilder {
-        self.consumption.settings.appetite = Appetite::OnDemand { more: messages };
+        self.consumption.settings.prefetch = Prefetch::OnDemand { more: messages };
         self
     }
 

@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     Batch, BatchPolicy, ConsumerCounters, Delivery, Lease, RetryPolicy, Settle, SettleError, ShutdownReport,
     batch,
-    core::{Appetite, Core, Phase},
+    core::{Core, Phase, Prefetch},
     receiver::{Consumption, consumption_settings},
     schedule::Schedule,
 };
@@ -95,9 +95,9 @@ consumption_settings!(WorkerBuilder);
 
 impl WorkerBuilder {
     pub(crate) fn new(client: &Client, group: String) -> WorkerBuilder {
-        let appetite = Appetite::UpTo { messages: MESSAGES_MAX, bytes: BYTES_MAX };
+        let prefetch = Prefetch::UpTo { messages: MESSAGES_MAX, bytes: BYTES_MAX };
         WorkerBuilder {
-            consumption: Consumption::new(client, group, appetite),
+            consumption: Consumption::new(client, group, prefetch),
             concurrency: CONCURRENCY,
             poison: Poison::default(),
         }
@@ -115,7 +115,7 @@ impl WorkerBuilder {
 
     /// How many messages and bytes are held, those in handlers included: 1,024 and 64 MiB if not set.
     pub fn hold(mut self, messages: usize, bytes: usize) -> WorkerBuilder {
-        self.consumption.settings.appetite = Appetite::UpTo { messages, bytes };
+        self.consumption.settings.prefetch = Prefetch::UpTo { messages, bytes };
         self
     }
 
@@ -140,8 +140,8 @@ impl WorkerBuilder {
             ));
         }
         if matches!(
-            self.consumption.settings.appetite,
-            Appetite::UpTo { messages: 0, .. } | Appetite::UpTo { bytes: 0, .. }
+            self.consumption.settings.prefetch,
+            Prefetch::UpTo { messages: 0, .. } | Prefetch::UpTo { bytes: 0, .. }
         ) {
             faults.push("a worker must hold at least one message".to_owned());
         }
@@ -249,7 +249,7 @@ impl WorkerBuilder {
         let mut faults = self.faults();
         policy.faults(&mut faults);
         BuildError::check(faults)?;
-        if let Appetite::UpTo { messages, .. } = &mut self.consumption.settings.appetite {
+        if let Prefetch::UpTo { messages, .. } = &mut self.consumption.settings.prefetch {
             // One batch in the making for each that is out, or a full one would never come together.
             *messages = (*messages).max(2 * policy.count);
         }

@@ -87,7 +87,7 @@ impl Core {
         bytes: usize,
     ) -> Result<Vec<Result<Sent, SendError>>, SendError> {
         let deadline = Instant::now() + self.settings.timeout;
-        let _room = self.limit.take(messages.len(), bytes, deadline).await?;
+        let _permit = self.limit.take(messages.len(), bytes, deadline).await?;
         // Bodies of a batch are never compressed: consumers look at the flag of each message, and a batch has one for all.
         let several = messages.len() > 1;
         let outgoing: Vec<Outgoing> = messages

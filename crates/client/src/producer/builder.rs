@@ -1,3 +1,5 @@
+//! Settings of a producer, checked when it is built.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;

@@ -16,9 +16,9 @@ pub(crate) struct Limit {
     bytes_max: u32,
 }
 
-/// The room of some messages, until it is dropped.
+/// Counts some messages and their bytes as on their way, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct InFlightPermit<'a> {
     _messages: SemaphorePermit<'a>,
     _bytes: SemaphorePermit<'a>,
 }
@@ -39,19 +39,19 @@ impl Limit {
         messages: usize,
         bytes: usize,
         deadline: Instant,
-    ) -> Result<Room<'_>, SendError> {
+    ) -> Result<InFlightPermit<'_>, SendError> {
         let messages = u32::try_from(messages).unwrap_or(u32::MAX).min(self.messages_max);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes_max);
         if let (Ok(_messages), Ok(_bytes)) =
             (self.messages.try_acquire_many(messages), self.bytes.try_acquire_many(bytes))
         {
-            return Ok(Room { _messages, _bytes });
+            return Ok(InFlightPermit { _messages, _bytes });
         }
         let began = Instant::now();
         let both = async {
             let messages = self.messages.acquire_many(messages).await.map_err(|_| SendError::ShutDown)?;
             let bytes = self.bytes.acquire_many(bytes).await.map_err(|_| SendError::ShutDown)?;
-            Ok(Room { _messages: messages, _bytes: bytes })
+            Ok(InFlightPermit { _messages: messages, _bytes: bytes })
         };
         let late = |_| SendError::Backpressure { messages: self.on_their_way(), within: began.elapsed() };
         tokio::time::timeout_at(deadline, both).await.map_err(late)?
@@ -115,10 +115,10 @@ mod tests {
     async fn closing_waits_for_what_is_on_its_way() {
         let soon = || Instant::now() + Duration::from_millis(50);
         let limit = Limit::new(2, 10_000);
-        let room = limit.take(1, 1, soon()).await.expect("room");
+        let permit = limit.take(1, 1, soon()).await.expect("room");
         assert_eq!(limit.close(soon()).await, 1, "one is left");
         assert_eq!(limit.take(1, 1, soon()).await.expect_err("closed"), SendError::ShutDown);
-        drop(room);
+        drop(permit);
         let limit = Limit::new(2, 10_000);
         assert_eq!(limit.close(soon()).await, 0);
         assert!(limit.is_closed());

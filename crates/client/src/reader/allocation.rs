@@ -14,7 +14,7 @@ use crate::Queue;
 const VIRTUAL_NODES: usize = 10;
 
 type ByFunction = dyn Fn(&str, &[Queue], &[String]) -> Vec<Queue> + Send + Sync;
-type RoomOf = dyn Fn(&str) -> String + Send + Sync;
+type MachineRoomOf = dyn Fn(&str) -> String + Send + Sync;
 
 /// How the members of a group share out the queues of a topic: Java's six strategies, or a function.
 ///
@@ -46,7 +46,7 @@ pub enum Allocation {
         /// How queues are shared out within a room.
         within: Box<Allocation>,
         /// The rooms of brokers and members.
-        rooms: Rooms,
+        rooms: MachineRooms,
     },
     /// By a ring of hashes: few queues move when a member comes or goes: `CONSISTENT_HASH`.
     ConsistentHash,
@@ -56,24 +56,24 @@ pub enum Allocation {
 
 /// The machine rooms of brokers and members.
 #[derive(Clone)]
-pub struct Rooms {
-    of_broker: Arc<RoomOf>,
-    of_member: Arc<RoomOf>,
+pub struct MachineRooms {
+    of_broker: Arc<MachineRoomOf>,
+    of_member: Arc<MachineRoomOf>,
 }
 
-impl Rooms {
+impl MachineRooms {
     /// The room of a broker by its name, and that of a member by its client id.
     pub fn new(
         of_broker: impl Fn(&str) -> String + Send + Sync + 'static,
         of_member: impl Fn(&str) -> String + Send + Sync + 'static,
-    ) -> Rooms {
-        Rooms { of_broker: Arc::new(of_broker), of_member: Arc::new(of_member) }
+    ) -> MachineRooms {
+        MachineRooms { of_broker: Arc::new(of_broker), of_member: Arc::new(of_member) }
     }
 }
 
-impl fmt::Debug for Rooms {
+impl fmt::Debug for MachineRooms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rooms").finish_non_exhaustive()
+        f.debug_struct("MachineRooms").finish_non_exhaustive()
     }
 }
 
@@ -178,7 +178,7 @@ fn machine_room(queues: &[Queue], rooms: &BTreeSet<String>, members: usize, inde
 
 fn nearby(
     within: &Allocation,
-    rooms: &Rooms,
+    rooms: &MachineRooms,
     member: &str,
     queues: &[Queue],
     members: &[String],
@@ -277,8 +277,10 @@ mod tests {
     #[test]
     fn a_room_keeps_its_queues_while_it_has_a_member() {
         let room = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
-        let allocation =
-            Allocation::Nearby { within: Box::new(Allocation::Averagely), rooms: Rooms::new(room, room) };
+        let allocation = Allocation::Nearby {
+            within: Box::new(Allocation::Averagely),
+            rooms: MachineRooms::new(room, room),
+        };
         assert_eq!(allocation.name(), "MACHINE_ROOM_NEARBY-AVG");
         let all: Vec<Queue> = ["r1@b", "r2@b", "r3@b"].iter().flat_map(|broker| queues(broker, 4)).collect();
         let of = |member: &str, members: &[String]| {
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(of("r1@x", &some), ["r10", "r11", "r30", "r31"]);
         assert_eq!(of("r1@y", &some), ["r12", "r13", "r32"]);
         assert_eq!(of("r2@z", &some), ["r20", "r21", "r22", "r23", "r33"]);
-        let nowhere = Rooms::new(room, |_| String::new());
+        let nowhere = MachineRooms::new(room, |_| String::new());
         let allocation = Allocation::Nearby { within: Box::new(Allocation::Averagely), rooms: nowhere };
         let error = allocation.allocate("r1@x", &all, &some).expect_err("no room");
         assert_eq!(error, AllocationError::NoRoom { who: "r1@x".to_owned() });
@@ -298,7 +300,8 @@ mod tests {
     #[test]
     fn every_queue_has_exactly_one_reader() {
         let room = |name: &str| if name.contains('1') { "one".to_owned() } else { "two".to_owned() };
-        let nearby = |within| Allocation::Nearby { within: Box::new(within), rooms: Rooms::new(room, room) };
+        let nearby =
+            |within| Allocation::Nearby { within: Box::new(within), rooms: MachineRooms::new(room, room) };
         let rooms: BTreeSet<String> = BTreeSet::from(["r1".to_owned(), "r2".to_owned()]);
         for allocation in [
             Allocation::Averagely,

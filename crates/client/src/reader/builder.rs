@@ -1,3 +1,5 @@
+//! Settings of a reader of queues, checked when it is built.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;

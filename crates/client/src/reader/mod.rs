@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use self::core::Core;
 pub use self::{
-    allocation::{Allocation, AllocationError, AllocationFunction, Rooms},
+    allocation::{Allocation, AllocationError, AllocationFunction, MachineRooms},
     broadcast::{Broadcast, BroadcastBuilder, BroadcastCounters},
     builder::QueueReaderBuilder,
     progress::{FileStore, MemoryStore, ProgressStore},

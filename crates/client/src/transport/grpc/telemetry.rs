@@ -28,7 +28,7 @@ use crate::{
 
 /// How long a receive of this client waits at most, as it tells the server.
 const LONG_POLL: Duration = Duration::from_secs(20);
-/// Settings are told again after this time, as the official clients do.
+/// Settings are sent again after this time, as the official clients do.
 const TELL_AGAIN: Duration = Duration::from_secs(300);
 
 /// What is known about a role, shared with the tasks of its streams.
@@ -162,8 +162,8 @@ impl Telemetry {
         let telemetry =
             Telemetry { net: Arc::downgrade(net), shared, streams: Mutex::new(Some(HashMap::new())) };
         let address = net.access().clone();
-        let (told, mut hears) = watch::channel(None);
-        telemetry.start(&address, Some(told));
+        let (acknowledged, mut hears) = watch::channel(None);
+        telemetry.start(&address, Some(acknowledged));
         let within = net.timeout;
         let heard = tokio::time::timeout(within, hears.wait_for(Option::is_some)).await;
         match heard {
@@ -187,11 +187,11 @@ impl Telemetry {
         }
     }
 
-    fn start(&self, address: &Arc<str>, told: Option<watch::Sender<Told>>) {
+    fn start(&self, address: &Arc<str>, acknowledged: Option<watch::Sender<SettingsAcknowledged>>) {
         let stream = Stream { net: self.net.clone(), shared: self.shared.clone(), address: address.clone() };
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(streams) = streams.as_mut() {
-            streams.entry(address.clone()).or_insert_with(|| tokio::spawn(stream.run(told)));
+            streams.entry(address.clone()).or_insert_with(|| tokio::spawn(stream.run(acknowledged)));
         }
     }
 
@@ -208,7 +208,7 @@ impl Drop for Telemetry {
 }
 
 /// Whether the server has taken the settings.
-type Told = Option<Result<(), CallError>>;
+type SettingsAcknowledged = Option<Result<(), CallError>>;
 
 struct Stream {
     net: Weak<Grpc>,
@@ -218,18 +218,18 @@ struct Stream {
 
 impl Stream {
     /// Keeps a stream open until the client is gone.
-    async fn run(self, mut told: Option<watch::Sender<Told>>) {
+    async fn run(self, mut acknowledged: Option<watch::Sender<SettingsAcknowledged>>) {
         let backoff = Backoff::of_connections();
         let mut failed = 0;
         loop {
             let Some(net) = self.net.upgrade() else { return };
-            let ended = self.serve(&net, &mut told, &mut failed).await;
+            let ended = self.serve(&net, &mut acknowledged, &mut failed).await;
             drop(net);
             if let Err(error) = ended {
                 tracing::debug!(%error, "a telemetry stream ended");
-                if let Some(told) = told.take() {
+                if let Some(acknowledged) = acknowledged.take() {
                     // The first stream failed: the role is not built, and this task ends with it.
-                    told.send_replace(Some(Err(error)));
+                    acknowledged.send_replace(Some(Err(error)));
                     return;
                 }
             }
@@ -261,7 +261,7 @@ impl Stream {
     async fn serve(
         &self,
         net: &Arc<Grpc>,
-        told: &mut Option<watch::Sender<Told>>,
+        acknowledged: &mut Option<watch::Sender<SettingsAcknowledged>>,
         failed: &mut u32,
     ) -> Result<(), CallError> {
         let channel = net.channels.get(&self.address).await?;
@@ -288,8 +288,8 @@ impl Stream {
                     accept(&self.address, command.status.as_ref())?;
                     *failed = 0;
                     self.shared.apply(&settings);
-                    if let Some(told) = told.take() {
-                        told.send_replace(Some(Ok(())));
+                    if let Some(acknowledged) = acknowledged.take() {
+                        acknowledged.send_replace(Some(Ok(())));
                     }
                     None
                 }

@@ -3,8 +3,10 @@
 mod administrator;
 mod banner;
 mod check;
+mod cluster;
 mod config;
 mod exposure;
+mod front_ends;
 mod health;
 mod logging;
 mod node;

@@ -11,7 +11,7 @@ use redstart_engine::{Config as EngineConfig, TransactionCheck};
 use redstart_log::{FsStorage, Options};
 use redstart_server::{
     listen::FileLimits,
-    shard::{self, Flush, JobThreads, Opened, PendingBytesBudget, Shard, ShardHandle},
+    shard::{self, CheckSink, Flush, JobThreads, Opened, PendingBytesBudget, Shard, ShardHandle},
 };
 use tokio::sync::mpsc;
 
@@ -35,12 +35,34 @@ pub struct Node {
 }
 
 /// What one shard is opened with.
-struct Plan {
-    dir: PathBuf,
-    storage: FsStorage,
-    log: Options,
-    engine: EngineConfig,
-    shard: shard::Config,
+pub struct Plan {
+    pub dir: PathBuf,
+    pub storage: FsStorage,
+    pub log: Options,
+    pub engine: EngineConfig,
+    pub shard: shard::Config,
+}
+
+impl Plan {
+    /// Makes the directory of a shard if it is not there.
+    pub fn new(config: &Config, files: FileLimits, number: usize, checks: CheckSink) -> anyhow::Result<Plan> {
+        let dir = shard_dirs::of(&config.data_dir, number);
+        let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
+        let mut log = Options::with_segment_bytes(config.segment_bytes);
+        log.open_files_max = log.open_files_max.min(files.log / config.shards).max(1);
+        let mut shard = shard::Config {
+            flush: match config.flush {
+                FlushMode::Sync => Flush::Sync,
+                FlushMode::Async => Flush::Async { interval: config.flush_interval },
+            },
+            checks: Some(checks),
+            ..shard::Config::default()
+        };
+        if config.shards > 1 {
+            shard.requests_max = (shard.requests_max / config.shards).max(REQUESTS_MIN);
+        }
+        Ok(Plan { dir, storage, log, engine: engine_config(config), shard })
+    }
 }
 
 impl Node {
@@ -53,25 +75,11 @@ impl Node {
         let mut checks = Vec::new();
         // Their directories are made in the order of their numbers, so that a crash leaves no gap.
         for number in 0..count {
-            let dir = shard_dirs::of(&config.data_dir, number);
-            let storage = FsStorage::open(&dir).map_err(|error| startup::directory(&error, &dir))?;
             let (sink, asked) = mpsc::channel(CHECKS_MAX);
-            let mut log = Options::with_segment_bytes(config.segment_bytes);
-            log.open_files_max = log.open_files_max.min(files.log / count).max(1);
-            let mut shard = shard::Config {
-                flush: match config.flush {
-                    FlushMode::Sync => Flush::Sync,
-                    FlushMode::Async => Flush::Async { interval: config.flush_interval },
-                },
-                pending_bytes: pending_bytes.clone(),
-                job_threads: Some(job_threads.clone()),
-                checks: Some(sink),
-                ..shard::Config::default()
-            };
-            if count > 1 {
-                shard.requests_max = (shard.requests_max / count).max(REQUESTS_MIN);
-            }
-            plans.push(Plan { dir, storage, log, engine: engine_config(config), shard });
+            let mut plan = Plan::new(config, files, number, sink)?;
+            plan.shard.pending_bytes = pending_bytes.clone();
+            plan.shard.job_threads = Some(job_threads.clone());
+            plans.push(plan);
             checks.push(asked);
         }
         let mut shards = Vec::new();

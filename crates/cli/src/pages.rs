@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use redstart_server::{
     Resources,
-    http::{self, Health, Http, Metrics, Queues, QueuesServed, Router, Sources, Stage},
+    http::{self, Cluster, Health, Http, Metrics, Queues, QueuesServed, Router, Sources, Stage},
+    shard::ShardHandle,
     statistics::LiveCount,
 };
 use tokio::{sync::watch, task::JoinHandle};
@@ -19,6 +20,7 @@ pub struct Pages {
     health: Health,
     metrics: Metrics,
     queues: Queues,
+    cluster: Cluster,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
@@ -33,11 +35,13 @@ impl Pages {
         let metrics = Metrics::new(&config.cluster_name, &config.broker_name);
         let health = Health::default();
         let queues = Queues::new(config.message_bytes_max, config.http_connections_max);
+        let cluster = metrics.cluster();
         let router = Router::default()
             .with(health.live_page())
             .with(health.ready_page())
             .with(metrics.page())
-            .with(queues.part());
+            .with(queues.part())
+            .with(cluster.part());
         let settings = http::Config {
             listen,
             limits: http::Limits { connections_max: config.http_connections_max, ..http::Limits::default() },
@@ -48,11 +52,16 @@ impl Pages {
         let (address, connections) = (http.address()?, http.connections());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(http.serve(stopped));
-        Ok(Pages { address, connections, health, metrics, queues, stop, serving })
+        Ok(Pages { address, connections, health, metrics, queues, cluster, stop, serving })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What shows the cluster of this node.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     pub fn connections(&self) -> LiveCount {
@@ -61,9 +70,17 @@ impl Pages {
 
     /// All ports accept connections.
     pub fn serving(&self, sources: Sources, queues: QueuesServed) {
-        self.health.watch(sources.shards.clone());
+        self.health.watch(sources.shards.all().iter().map(|shard| shard.handle.clone()));
         self.metrics.attach(sources);
         self.queues.attach(queues);
+        self.health.set(Stage::Serving);
+    }
+
+    /// This node of a cluster takes connections. While another node leads, they are relayed there.
+    pub fn following(&self, shards: impl IntoIterator<Item = ShardHandle>) {
+        self.health.watch(shards);
+        self.metrics.detach();
+        self.queues.detach();
         self.health.set(Stage::Serving);
     }
 

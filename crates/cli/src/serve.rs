@@ -4,42 +4,36 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::ExitCode,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use redstart_commands::blocking::block_on;
 use redstart_server::{
-    Access, AuditLog, ByteBudget, Resources, Shards, broker_names,
-    grpc::{self, Grpc},
-    http::{QueuesServed, Sources},
+    Access, AuditLog, ByteBudget, Resources,
     listen::{Connections, FileLimits},
-    remoting::{self, Ports, Remoting},
-    scrub,
+    peers::Identity,
+    remoting::{Followers, Ports},
     tls::Mode,
 };
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     administrator,
     banner::Banner,
+    cluster,
     config::{self, AuditTarget, Config, Flags, Loaded, SETTINGS, Source},
-    exposure, logging,
-    node::{CHECKS_MAX, Node},
+    exposure,
+    front_ends::{Doors, FrontEnds, GRACE, Setting},
+    logging,
+    node::Node,
     pages::Pages,
     secrets, shard_dirs, startup,
     transport::Transports,
 };
 
 /// How often the main task checks whether the shard has failed.
-const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// How long calls in flight may take to finish when the broker stops. Remoting connections close before that.
-const GRACE: Duration = Duration::from_secs(3);
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
@@ -65,8 +59,14 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     // the certificate read now; otherwise after the shards, whose error about a bad data directory is clearer.
     let is_early = config.http_tls != Mode::Off;
     let transports = if is_early { Transports::open(config)? } else { Transports::default() };
+    let membership = cluster::Membership::of(config)?;
     let pages = block_on(&runtime, Pages::open(config, &resources, &transports))?;
     shard_dirs::check(&config.data_dir, config.shards)?;
+    if let Some(membership) = membership {
+        let member = cluster::Member { config, resources: &resources, files, membership, started };
+        return member.run(&runtime, transports, is_early, pages);
+    }
+    Identity::check_alone(&config.data_dir)?;
     // Before anything is written: a port that is taken leaves the directory as it is.
     let ports = block_on(&runtime, async { reserve(config) })?;
     let node = Node::open(config, files)?;
@@ -95,7 +95,7 @@ fn reserve(config: &Config) -> anyhow::Result<Ports> {
 }
 
 /// Without `auth` there is no audit log.
-fn audit_log(config: &Config) -> anyhow::Result<AuditLog> {
+pub fn audit_log(config: &Config) -> anyhow::Result<AuditLog> {
     let file = match &config.audit_log {
         AuditTarget::DataDir if config.auth => config.data_dir.join("audit.log"),
         AuditTarget::File(file) if config.auth => file.clone(),
@@ -124,115 +124,54 @@ async fn serve(
     pages: Pages,
     started: Instant,
 ) -> anyhow::Result<Node> {
-    let at = |port| SocketAddr::new(config.listen, port);
-    let names = broker_names(&config.broker_name, config.shards);
-    let shards = Shards::open(names.into_iter().zip(node.handles())).await?;
-    shard_dirs::record(&config.data_dir, config.shards)?;
-    let grpc_config = grpc::Config {
-        listen: at(config.grpc_port),
-        auto_create_groups: config.auto_create_groups,
-        advertise: advertised(config),
-        transport: transports.with(config.grpc_tls),
-        limits: grpc::Limits { connections_max: config.grpc_connections_max, ..grpc::Limits::default() },
-        resources: resources.clone(),
+    let setting = Setting {
+        config,
+        resources,
+        transports,
+        http: pages.connections(),
+        followers: Followers::default(),
+        remoting_host: None,
     };
-    let (grpc_checks, asked) = mpsc::channel(CHECKS_MAX);
-    let grpc = Grpc::bind(grpc_config, shards.clone(), asked, &config.data_dir)
-        .await
-        .map_err(|error| startup::grpc(&error, config))?;
-    let remoting_config = remoting::Config {
-        cluster: config.cluster_name.clone(),
-        namesrv: at(config.namesrv_port),
-        listen: at(config.broker_port),
-        advertise: advertised(config),
-        transport: transports.with(config.remoting_tls),
-        auto_create_groups: config.auto_create_groups,
-        auto_create_topics: config.auto_create_topics,
-        delay_levels: config.message_delay_levels.clone(),
-        foreign_brokers: config.foreign_brokers,
-        check_types: config.remoting_check_types,
-        resources: resources.clone(),
-    };
-    let remoting = Remoting::listen(remoting_config, ports, shards.clone(), &config.data_dir)
-        .await
-        .map_err(|error| startup::remoting(&error, config))?;
-    remoting.set_other_protocol(Arc::new(grpc.commands()));
-    grpc.set_pull_consumers(Arc::new(remoting.monitor()));
-    // These tasks end when their shard stops.
-    let mut tasks = JoinSet::new();
-    tasks.spawn(shards.clone().keep_in_step());
-    for (shard, checks) in shards.all().iter().zip(node.take_checks()) {
-        tasks.spawn(remoting.route_checks(shard.number, checks, grpc_checks.clone()));
-        if config.scrub_rate > 0 {
-            // All shards are on one disk.
-            let rate = (config.scrub_rate / config.shards as u64).max(1);
-            tasks.spawn(scrub::run(shard.handle.clone(), rate));
-        }
-    }
     // Before the broker reports that it is ready: a signal that follows must not be lost.
     let signals = Signals::listen()?;
     let reloads = transports.watch()?;
-    let ((namesrv, broker), brokers) = (remoting.addresses()?, remoting.broker_addresses()?);
-    let grpc_at = grpc.address()?;
-    let sources = Sources {
-        shards: shards.clone(),
-        grpc: Some(grpc.monitor()),
-        remoting: Some(remoting.monitor()),
-        http: Some(pages.connections()),
-        tls: transports.tls(),
-    };
-    let queues = QueuesServed {
-        shards: shards.clone(),
-        signer: grpc.signer(),
-        pull_consumers: Arc::new(remoting.monitor()),
-        auto_create_groups: config.auto_create_groups,
-    };
-    let (stop, stopped) = watch::channel(false);
-    let remoting = tokio::spawn(remoting.serve(stopped.clone()));
-    let grpc = tokio::spawn(grpc.serve(stopped));
-    pages.serving(sources, queues);
+    let (handles, checks) = (node.handles(), node.take_checks());
+    let (front_ends, for_pages) = FrontEnds::start(&setting, handles, checks, Doors::Own(ports)).await?;
+    pages.serving(for_pages.sources, for_pages.queues);
+    let FrontEnds { grpc_at, namesrv, ref brokers, .. } = front_ends;
     let (http, millis) = (pages.address(), started.elapsed().as_millis() as u64);
+    let broker = brokers[0];
     tracing::info!(grpc = %grpc_at, %namesrv, %broker, %http, shards = config.shards, millis, "ready");
     let (grpc_tls, http_tls, data) = (config.grpc_tls, config.http_tls, &config.data_dir);
-    Banner { grpc: grpc_at, grpc_tls, namesrv, brokers: &brokers, http, http_tls, data }.print();
+    Banner { grpc: grpc_at, grpc_tls, namesrv, brokers, http, http_tls, data }.print();
     let why = signals.wait(&node).await;
     tracing::info!(why, uptime_seconds = started.elapsed().as_secs(), "stopping");
     // Readiness fails first, so that load balancers stop sending clients before connections are closed.
     pages.stopping();
-    stop.send(true).context("the front ends have stopped")?;
-    let remoting_ends = remoting.abort_handle();
-    let ended = async { tokio::join!(grpc, remoting) };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
-        tracing::info!("some calls did not finish in time and are aborted");
-    }
-    remoting_ends.abort();
+    front_ends.stop().await;
     reloads.abort();
-    tasks.abort_all();
     pages.close().await;
     Ok(node)
 }
 
-/// The advertised address with a port, which gRPC clients need. The default is the gRPC port.
-fn advertised(config: &Config) -> Option<String> {
-    let address = config.advertise.as_deref()?;
-    let port = config.grpc_port;
-    Some(match address.parse::<std::net::IpAddr>() {
-        Ok(address) => SocketAddr::new(address, port).to_string(),
-        Err(_) if address.ends_with(']') || !address.contains(':') => format!("{address}:{port}"),
-        Err(_) => address.to_owned(),
-    })
-}
-
 /// The signals that stop the broker.
-struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> anyhow::Result<Signals> {
+    pub fn listen() -> anyhow::Result<Signals> {
         let to = |kind| signal(kind).context("cannot listen for signals");
         Ok(Signals { interrupt: to(SignalKind::interrupt())?, terminate: to(SignalKind::terminate())? })
+    }
+
+    /// Waits for a signal, and returns its name.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
     }
 
     /// Waits for a signal or a failure of the shard; returns which of them it was.
@@ -240,33 +179,11 @@ impl Signals {
         let mut watch = tokio::time::interval(WATCH_INTERVAL);
         loop {
             tokio::select! {
-                _ = self.interrupt.recv() => return "SIGINT",
-                _ = self.terminate.recv() => return "SIGTERM",
+                signal = self.next() => return signal,
                 _ = watch.tick() => if node.has_failed() {
                     return "the shard failed";
                 },
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_advertised_host_without_a_port_gets_the_grpc_port() {
-        let mut config = Config::of(&config::Values::default()).unwrap();
-        for (given, expected) in [
-            ("10.0.0.1", "10.0.0.1:8081"),
-            ("mq.example.org", "mq.example.org:8081"),
-            ("mq.example.org:443", "mq.example.org:443"),
-            ("::1", "[::1]:8081"),
-            ("[::1]", "[::1]:8081"),
-            ("[::1]:443", "[::1]:443"),
-        ] {
-            config.advertise = Some(given.to_owned());
-            assert_eq!(advertised(&config).as_deref(), Some(expected));
         }
     }
 }

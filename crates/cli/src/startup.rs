@@ -129,6 +129,11 @@ pub fn shard(error: &shard::StartError, dir: &Path) -> anyhow::Error {
         StartError::Thread(error) => {
             format!("cannot start a thread: {error}: check the limits of the process")
         }
+        StartError::Replica(redstart_server::ReplicaFailure::Log(error)) => log(error, dir),
+        StartError::Replica(error) => format!("{}: {error}", dir.display()),
+        StartError::WasAlone => {
+            format!("{}: {error}: give another directory with {}", dir.display(), ways("data_dir"))
+        }
     })
 }
 

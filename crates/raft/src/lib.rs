@@ -35,3 +35,4 @@ pub use message::{Malformed, Message};
 pub use planted::Planted;
 pub use provider::ReplicatedLog;
 pub use replica::{Failure, Refusal, Replica, Role};
+pub use vote_file::has_vote;

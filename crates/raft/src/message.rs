@@ -57,6 +57,16 @@ pub fn recipient(message: &Message) -> Member {
     Member::of(message.to)
 }
 
+/// The member that a message claims to be of.
+pub fn sender(message: &Message) -> Member {
+    Member::of(message.from)
+}
+
+/// What a leader tells a member that it has nothing else to say to.
+pub fn heartbeat(from: Member, to: Member, term: u64) -> Message {
+    Message { msg_type: MessageType::MsgHeartbeat, from: from.id(), to: to.id(), term, ..Message::default() }
+}
+
 /// Encodes a message whose entries have places.
 pub fn encode(message: &Message) -> Vec<u8> {
     let size: usize = message.entries.iter().map(|entry| entry.data.len() + 40).sum();

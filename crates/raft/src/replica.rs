@@ -307,6 +307,11 @@ impl Replica {
         Ok(Ok(()))
     }
 
+    /// Whether leadership is being handed to another voter, so that nothing is appended.
+    pub fn is_handing_over(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
+    }
+
     /// The connection to a member was lost: messages on their way to it are gone, and if it leads, the wait for it is cut
     /// short as far as its lease allows.
     pub fn link_down(&mut self, member: Member) -> Result<(), Failure> {

@@ -101,6 +101,11 @@ impl Vote {
     }
 }
 
+/// Whether a data directory has been used by a member of a group.
+pub fn has_vote(storage: &dyn Storage) -> io::Result<bool> {
+    Ok(VoteFile::read(storage)?.is_some())
+}
+
 /// The file, and what it holds.
 #[derive(Debug)]
 pub(crate) struct VoteFile {

@@ -9,6 +9,7 @@ use std::{
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::{
+    listen::{Accepted, Ends},
     proxies::{Proxies, read_header},
     stream::Stream,
     throttle::Throttle,
@@ -59,9 +60,10 @@ impl Transport {
     }
 
     /// Does what comes before the protocol's own bytes. The caller limits the time.
-    pub(crate) async fn open(&self, mut stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
+    pub(crate) async fn open(&self, accepted: Accepted, protocol: Protocol) -> io::Result<Stream> {
+        let Ends { local, remote: socket } = accepted.ends()?;
+        let mut stream = accepted.stream;
         stream.set_nodelay(true)?;
-        let (local, socket) = (stream.local_addr()?, stream.peer_addr()?);
         let is_proxy = self.proxies.as_ref().is_some_and(|proxies| proxies.contain(socket.ip()));
         let remote = if is_proxy { client_behind(&mut stream, socket, protocol).await? } else { socket };
         let tls = match &self.tls {

@@ -7,6 +7,8 @@ use redstart_engine::{BODY_BYTES_CEILING, ConsumeFrom};
 use redstart_server::{Proxies, tls};
 use tracing_subscriber::filter::Targets;
 
+use super::peers::Peers;
+
 /// A type of values.
 pub struct Kind<T> {
     /// Completes the sentence "it must be …".
@@ -117,6 +119,21 @@ pub const SHARDS: Kind<usize> = Kind {
     accepted: "a number from 1 to 64",
     notation: Notation::Number,
     read: |text| text.parse().ok().filter(|count| (1..=SHARDS_MAX).contains(count)),
+};
+
+pub const NODE: Kind<Option<u32>> = Kind {
+    accepted: "a number from 1 to 65535",
+    notation: Notation::Number,
+    read: |text| match text {
+        "" => Some(None),
+        text => text.parse().ok().filter(|node| (1..=u32::from(u16::MAX)).contains(node)).map(Some),
+    },
+};
+
+pub const PEERS: Kind<Option<Peers>> = Kind {
+    accepted: "numbers and addresses of nodes, such as 1=host1:9880,2=host2:9880,3=host3:9880",
+    notation: Notation::Text,
+    read: |text| if text.is_empty() { Some(None) } else { Peers::read(text).map(Some) },
 };
 
 pub const HOST: Kind<Option<String>> = Kind {

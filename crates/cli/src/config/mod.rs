@@ -9,6 +9,7 @@ mod file;
 mod flags;
 mod kind;
 mod overrides;
+mod peers;
 mod settings;
 mod show;
 mod values;

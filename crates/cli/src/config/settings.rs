@@ -9,6 +9,7 @@ use redstart_server::{Proxies, tls};
 use super::{
     alias::{Alias, Unit},
     kind::{self, AuditTarget, ClientAuth, FlushMode, Kind, LogFormat, Notation},
+    peers::Peers,
     values::Values,
 };
 
@@ -111,6 +112,13 @@ settings! {
     /// Shards: logs with owners of their own, which 4.x clients see as so many brokers. More use more cores. The number can grow at a
     /// restart, and never shrink.
     shards: usize = "1", kind::SHARDS;
+    /// Number of this node in its cluster; with `peers`. See docs/cluster.md.
+    node_id: Option<u32> = "", kind::NODE;
+    /// All nodes of the cluster, this one too, with the hosts and ports of their links. The links of this node listen on `listen`, at
+    /// the port that stands here.
+    peers: Option<Peers> = "", kind::PEERS;
+    /// File whose first line is the secret of the cluster, the same on all nodes; at least 16 characters.
+    cluster_secret_file: Option<PathBuf> = "", kind::OPTIONAL_PATH;
     /// Certificate chain (PEM) for TLS; without it, a self-signed certificate is created in the data directory.
     tls_cert: Option<PathBuf> = "", kind::OPTIONAL_PATH, "tlsCertPath" as Same;
     /// Private key (PEM) of `tls_cert`.

@@ -305,6 +305,12 @@ impl Access {
         self.authorize(identity, &Needs::nothing().cluster(cluster, Action::Get))
     }
 
+    /// Whether the caller may change the cluster.
+    pub(crate) fn may_manage(&self, identity: &Identity) -> Result<(), Denied> {
+        let cluster = self.guard.as_ref().map_or("", |guard| &guard.cluster);
+        self.authorize(identity, &Needs::nothing().cluster(cluster, Action::Update))
+    }
+
     /// Whether the caller may do all that a request needs.
     pub(crate) fn authorize(&self, identity: &Identity, needs: &Needs<'_>) -> Result<(), Denied> {
         let Some(guard) = &self.guard else { return Ok(()) };

@@ -15,12 +15,14 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    net::TcpStream,
     sync::Semaphore,
 };
 
 use super::{frame_rate::FrameRateGuard, unflushed::UnflushedAnswers};
-use crate::{access::Proofs, byte_budget::Account, stream::Stream, tls::Protocol, transport::Transport};
+use crate::{
+    access::Proofs, byte_budget::Account, listen::Accepted, stream::Stream, tls::Protocol,
+    transport::Transport,
+};
 
 /// The first bytes of every HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -60,7 +62,7 @@ pub(super) struct Peer {
 
 /// Does the handshakes. A peer that does not send the HTTP/2 preface is refused.
 pub(super) async fn open(
-    stream: TcpStream,
+    stream: Accepted,
     transport: &Transport,
     account: Arc<Account>,
 ) -> io::Result<Connection> {

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::{FutureExt as _, StreamExt as _, future::Either, stream::FuturesUnordered};
 use h2::{Ping, PingPong, server};
-use tokio::{net::TcpStream, sync::watch};
+use tokio::sync::watch;
 
 use super::{
     Limits,
@@ -19,7 +19,11 @@ use super::{
     connection::{Connection, Peer, open},
     service::Service,
 };
-use crate::{byte_budget::Account, listen::Activity, stall_detector::StallDetector};
+use crate::{
+    byte_budget::Account,
+    listen::{Accepted, Activity},
+    stall_detector::StallDetector,
+};
 
 /// Calls of one connection at a time. Clients keep one long poll per queue and one stream.
 const STREAMS_MAX: u32 = 1024;
@@ -40,7 +44,7 @@ enum Event {
 
 /// Does the handshakes, and serves the connection until its peer leaves, or the server stops and the calls under way have ended.
 pub(super) async fn serve(
-    stream: TcpStream,
+    stream: Accepted,
     service: Arc<Service>,
     activity: Arc<Activity>,
     account: Arc<Account>,

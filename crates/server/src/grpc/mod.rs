@@ -43,11 +43,12 @@ use std::{future::Future, io::Error as IoError, net::SocketAddr, path::Path, syn
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
+    task::JoinSet,
 };
 
 use crate::{
     Resources, Serving,
-    listen::{self, Port, PortLimits},
+    listen::{self, Listener, Port, PortLimits},
     shards::{ShardNumber, Shards},
     signer::Signer,
     stall_detector::STUCK_MAX,
@@ -147,7 +148,7 @@ pub struct ShardCheck {
 
 /// A listening front end.
 pub struct Grpc {
-    listener: TcpListener,
+    listener: Listener,
     service: Service,
     checks: mpsc::Receiver<ShardCheck>,
     stopping: watch::Sender<bool>,
@@ -171,6 +172,17 @@ impl Grpc {
         let address = config.listen;
         let listener =
             TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
+        Grpc::listen(config, listener.into(), shards, checks, data_dir).await
+    }
+
+    /// The same for connections that come from elsewhere.
+    pub async fn listen(
+        config: Config,
+        listener: Listener,
+        shards: Shards,
+        checks: mpsc::Receiver<ShardCheck>,
+        data_dir: &Path,
+    ) -> Result<Grpc, StartError> {
         let signer = Signer::open(&shards.first().handle, data_dir).await?;
         let clients = Arc::new(Clients::default());
         let renewal =
@@ -227,7 +239,9 @@ impl Grpc {
 
     async fn run(self, stop: impl Future<Output = ()> + Send + 'static) {
         let Grpc { listener, service, checks, stopping, port } = self;
-        let upkeep = tokio::spawn(service.clone().upkeep(checks));
+        // Ends with this future, also when that is dropped.
+        let mut upkeep = JoinSet::new();
+        upkeep.spawn(service.clone().upkeep(checks));
         let service = Arc::new(service);
         // Dropping this closes the connections that are still open.
         let mut open = {
@@ -243,6 +257,6 @@ impl Grpc {
         service.clients.close();
         service.shards.end_polls();
         while open.join_next().await.is_some() {}
-        upkeep.abort();
+        drop(upkeep);
     }
 }

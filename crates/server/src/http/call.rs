@@ -24,6 +24,8 @@ pub enum Right {
     Open,
     /// To be allowed `Get` on the cluster, where callers are asked who they are.
     Observe,
+    /// To be allowed `Update` on the cluster.
+    Manage,
     /// To send to a topic.
     Send { topic: String },
     /// To consume a topic as a group.
@@ -84,7 +86,7 @@ pub(super) fn admit(
 fn check(head: &Parts, access: &Access, caller: &Caller, right: &Right) -> Result<(), Refusal> {
     let needs = match right {
         Right::Open => return Ok(()),
-        Right::Observe => None,
+        Right::Observe | Right::Manage => None,
         Right::Send { topic } => Some(Needs::nothing().topic(topic.as_str(), Action::Pub)),
         Right::Consume { topic, group } => {
             Some(Needs::nothing().consume(topic.as_str(), group.as_str(), Action::Sub))
@@ -110,6 +112,7 @@ fn check(head: &Parts, access: &Access, caller: &Caller, right: &Right) -> Resul
         Refusal::new(StatusCode::UNAUTHORIZED, "unauthenticated", why)
     })?;
     let allowed = match &needs {
+        None if *right == Right::Manage => access.may_manage(&identity),
         None => access.may_observe(&identity),
         Some(needs) => access.authorize(&identity, needs),
     };

@@ -20,7 +20,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     sync::watch,
     time::Sleep,
 };
@@ -33,7 +32,7 @@ use super::{
 use crate::{
     access::Access,
     byte_budget::{Account, ByteBudget},
-    listen::Activity,
+    listen::{Accepted, Activity},
     stream::Stream,
     tls::Protocol,
     transport::Transport,
@@ -55,7 +54,7 @@ pub(super) struct Served {
 
 /// Serves one connection.
 pub(super) async fn serve(
-    stream: TcpStream,
+    stream: Accepted,
     served: Arc<Served>,
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,

@@ -1,12 +1,13 @@
 //! `/healthz` and `/readyz`.
 
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicU8, Ordering},
 };
 
 use http::StatusCode;
 use hyper::body::Incoming;
+use parking_lot::RwLock;
 
 use super::{
     answer::text,
@@ -14,7 +15,7 @@ use super::{
     refusal::Refusal,
     router::{Answering, Part, Request},
 };
-use crate::{shard::Condition, shards::Shards};
+use crate::shard::{Condition, ShardHandle};
 
 /// The stage of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct State {
     stage: AtomicU8,
-    shards: OnceLock<Shards>,
+    shards: RwLock<Vec<ShardHandle>>,
 }
 
 impl Health {
@@ -45,14 +46,14 @@ impl Health {
         self.state.stage.store(stage as u8, Ordering::SeqCst);
     }
 
-    /// Sets the shards whose condition is reported. Only the first call has an effect.
-    pub fn watch(&self, shards: Shards) {
-        let _ = self.state.shards.set(shards);
+    /// Sets the shards whose condition is reported.
+    pub fn watch(&self, shards: impl IntoIterator<Item = ShardHandle>) {
+        *self.state.shards.write() = shards.into_iter().collect();
     }
 
-    fn conditions(&self) -> impl Iterator<Item = &Condition> {
-        let shards = self.state.shards.get().into_iter().flat_map(Shards::all);
-        shards.map(|shard| shard.handle.counters().condition())
+    /// What a condition tells first, over all shards.
+    fn find<T>(&self, tells: impl Fn(&Condition) -> Option<T>) -> Option<T> {
+        self.state.shards.read().iter().find_map(|shard| tells(shard.counters().condition()))
     }
 
     /// `/healthz`, for supervisors that restart a failed process.
@@ -66,7 +67,7 @@ impl Health {
     }
 
     fn failed(&self) -> Option<String> {
-        let failure = self.conditions().find_map(Condition::failure)?;
+        let failure = self.find(|condition| condition.failure().map(str::to_owned))?;
         Some(format!("the shard has failed: {failure}"))
     }
 
@@ -78,9 +79,9 @@ impl Health {
         if stage != Stage::Serving as u8 {
             return Some("starting".to_owned());
         }
-        let scarce = || self.conditions().any(Condition::is_room_scarce);
+        let scarce = || self.find(|condition| condition.is_room_scarce().then_some(())).is_some();
         self.failed()
-            .or_else(|| self.conditions().find_map(|condition| Some(condition.disk_full()?.to_string())))
+            .or_else(|| self.find(|condition| Some(condition.disk_full()?.to_string())))
             .or_else(|| scarce().then(|| "the disk has no room for another segment".to_owned()))
     }
 }

@@ -6,6 +6,7 @@
 mod answer;
 mod body;
 mod call;
+mod cluster;
 mod connection;
 mod health;
 pub mod metrics;
@@ -27,6 +28,7 @@ use crate::{
 
 pub use answer::{Answer, Content};
 pub use call::{Call, Right};
+pub use cluster::{Cluster, ClusterPage, TransferOrder};
 pub use health::{Health, Stage};
 pub use metrics::{Metrics, Sources};
 pub use queues::{Queues, Served as QueuesServed};
@@ -126,7 +128,7 @@ impl Http {
         let mut stop = stopped.clone();
         // The sender is dropped only when the process ends.
         let stop = async move { drop(stop.wait_for(|stopped| *stopped).await) };
-        let mut open = listen::accept(listener, &port, stop, move |stream, activity| {
+        let mut open = listen::accept(listener.into(), &port, stop, move |stream, activity| {
             connection::serve(stream, served.clone(), activity, stopped.clone())
         })
         .await;

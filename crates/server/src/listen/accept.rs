@@ -2,12 +2,9 @@
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::task::JoinSet;
 
-use super::{Activity, Port};
+use super::{Accepted, Activity, Listener, Port};
 use crate::throttle::Throttle;
 
 /// Pause after a failed accept; the usual cause is that no file descriptor is left.
@@ -19,10 +16,10 @@ static REFUSED: Throttle = Throttle::new();
 /// Accepts connections until `stop`, each with a task of its own, and returns the tasks that still run. The task of an idle connection
 /// can be aborted at any time, when a new connection needs its slot.
 pub(crate) async fn accept<C>(
-    listener: TcpListener,
+    mut listener: Listener,
     port: &Port,
     stop: impl Future<Output = ()>,
-    serve: impl Fn(TcpStream, Arc<Activity>) -> C,
+    serve: impl Fn(Accepted, Arc<Activity>) -> C,
 ) -> JoinSet<()>
 where
     C: Future<Output = ()> + Send + 'static,
@@ -36,12 +33,12 @@ where
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok(connection) => {
                 let Some(slot) = port.slot().await else {
                     log_refusal(port);
                     continue;
                 };
-                let (id, connection) = (slot.id, serve(stream, slot.activity.clone()));
+                let (id, connection) = (slot.id, serve(connection, slot.activity.clone()));
                 let task = tasks.spawn(async move {
                     connection.await;
                     drop(slot);

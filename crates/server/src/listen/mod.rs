@@ -6,6 +6,7 @@ mod activity;
 mod connections;
 mod file_limits;
 mod register;
+mod source;
 
 pub(crate) use accept::accept;
 pub(crate) use activity::Activity;
@@ -13,3 +14,4 @@ pub(crate) use connections::{Port, PortLimits};
 
 pub use connections::Connections;
 pub use file_limits::FileLimits;
+pub use source::{Accepted, Ends, Listener};

@@ -13,6 +13,7 @@ mod connection;
 mod convert;
 mod delay_levels;
 mod dispatch;
+mod followers;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod heartbeat;
@@ -53,8 +54,9 @@ use std::{
 
 use redstart_engine::{Timestamp, TransactionCheck};
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpSocket},
     sync::{mpsc, watch},
+    task::JoinSet,
 };
 
 use crate::{
@@ -62,7 +64,7 @@ use crate::{
     drain::Drained,
     grpc::ShardCheck,
     handover::GiveBackQueue,
-    listen::{self, Activity, Port, PortLimits},
+    listen::{self, Accepted, Activity, Listener, Port, PortLimits},
     shard::{Clock, ShardHandle, SystemClock, Unavailable},
     shards::{ServedShard, ShardNumber, Shards},
     tls::Protocol,
@@ -77,6 +79,7 @@ use queue_locks::QueueLocks;
 pub use delay_levels::default_delay_levels;
 pub use dispatch::SERVED;
 pub(crate) use dispatch::{Kind, kind};
+pub use followers::Followers;
 pub use monitor::Monitor;
 pub use name_service::NamesError;
 pub use other_protocol::{
@@ -126,6 +129,8 @@ pub struct Config {
     pub foreign_brokers: bool,
     /// Refuse messages whose type is not their topic's, as gRPC does. 4.x clients know no types.
     pub check_types: bool,
+    /// The nodes that follow, by which routes show them as slaves.
+    pub followers: Followers,
     /// Byte budget and connection limits that all ports share.
     pub resources: Resources,
 }
@@ -278,7 +283,7 @@ fn broker_at(first: SocketAddr, number: usize) -> SocketAddr {
 /// The name service and the brokers, listening.
 #[derive(Debug)]
 pub struct Remoting {
-    names: TcpListener,
+    names: Listener,
     brokers: Vec<Listening>,
     node: Arc<Node>,
 }
@@ -286,8 +291,8 @@ pub struct Remoting {
 /// A broker's listeners.
 #[derive(Debug)]
 struct Listening {
-    broker: TcpListener,
-    vip: Option<TcpListener>,
+    broker: Listener,
+    vip: Option<Listener>,
     context: Arc<Context>,
 }
 
@@ -308,13 +313,30 @@ impl Remoting {
         let failed = |what, address| move |source| StartError::Listen { what, address, source };
         let of_names = failed("the name service", config.namesrv);
         let names = ports.names.listen(BACKLOG).map_err(of_names)?;
-        let (mut listeners, mut brokers) = (Vec::new(), Vec::new());
-        for (shard, socket) in shards.all().iter().zip(ports.brokers) {
-            let of_broker = failed("the broker", broker_at(config.listen, shard.number.0.into()));
+        let mut brokers = Vec::new();
+        for (number, socket) in ports.brokers.into_iter().enumerate() {
+            let of_broker = failed("the broker", broker_at(config.listen, number));
             let listener = socket.listen(BACKLOG).map_err(of_broker)?;
             let at = listener.local_addr().map_err(of_broker)?;
-            listeners.push((listener, vip(at).await));
-            brokers.push(Broker::new(shard, at.port(), &config));
+            brokers.push((listener.into(), vip(at).await.map(Listener::from)));
+        }
+        Remoting::start(config, names.into(), brokers, shards, data_dir).await
+    }
+
+    /// The same for connections that come from elsewhere: those of the name service, and for each broker its own and those of its
+    /// VIP port.
+    pub async fn start(
+        config: Config,
+        names: Listener,
+        listeners: Vec<(Listener, Option<Listener>)>,
+        shards: Shards,
+        data_dir: &Path,
+    ) -> Result<Remoting, StartError> {
+        let mut brokers = Vec::new();
+        for (shard, (listener, _)) in shards.all().iter().zip(&listeners) {
+            let address = broker_at(config.listen, shard.number.0.into());
+            let failed = |source| StartError::Listen { what: "the broker", address, source };
+            brokers.push(Broker::new(shard, listener.local_addr().map_err(failed)?.port(), &config));
         }
         let node = Node {
             brokers: brokers.into(),
@@ -393,13 +415,14 @@ impl Remoting {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
         let Remoting { names, brokers, node } = self;
         let of_names = Arc::new(Context { node: node.clone(), number: ShardNumber::FIRST });
-        let mut accepting =
-            vec![tokio::spawn(accept(names, of_names, node.names_port.clone(), stopped.clone()))];
+        // They end with this future, also when that is dropped.
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(names, of_names, node.names_port.clone(), stopped.clone()));
         for Listening { broker, vip, context } in brokers {
             let listeners = std::iter::once(broker).chain(vip);
-            accepting.extend(listeners.map(|listener| {
-                tokio::spawn(accept(listener, context.clone(), node.broker_port.clone(), stopped.clone()))
-            }));
+            for listener in listeners {
+                accepting.spawn(accept(listener, context.clone(), node.broker_port.clone(), stopped.clone()));
+            }
         }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
@@ -409,10 +432,8 @@ impl Remoting {
             }
         }
         let mut ending = std::pin::pin!(async {
-            for task in accepting {
-                // An error is a panic of the task, which has been logged.
-                drop(task.await);
-            }
+            // An error is a panic of the task, which has been logged.
+            while accepting.join_next().await.is_some() {}
         });
         // Repeated, because a poll may begin after `end_polls` and before its connection notices the stop.
         let mut polls = tokio::time::interval(END_POLLS_INTERVAL);
@@ -438,7 +459,7 @@ impl Node {
 }
 
 /// Serves the connections of a listener until `stopped`.
-async fn accept(listener: TcpListener, context: Arc<Context>, port: Port, stopped: watch::Receiver<bool>) {
+async fn accept(listener: Listener, context: Arc<Context>, port: Port, stopped: watch::Receiver<bool>) {
     let until = |mut stopped: watch::Receiver<bool>| async move {
         // The sender outlives the connections.
         drop(stopped.wait_for(|stopped| *stopped).await);
@@ -456,7 +477,7 @@ async fn accept(listener: TcpListener, context: Arc<Context>, port: Port, stoppe
 }
 
 async fn serve(
-    stream: TcpStream,
+    stream: Accepted,
     context: Arc<Context>,
     activity: Arc<Activity>,
     mut stopped: watch::Receiver<bool>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redstart_log::{Error as LogError, Index};
 
-use super::{Failure, Flush, Now, backoff::Backoff, log_lines, planted, runtime::Runtime};
+use super::{Failure, Flush, Now, backoff::Backoff, leadership::Role, log_lines, planted, runtime::Runtime};
 use crate::throttle::Throttle;
 
 /// Facts are appended at once and flushed with the next decision, or after this time. No caller waits for them; a fact that a power
@@ -116,10 +116,22 @@ impl Runtime {
         }
     }
 
-    /// A flush has ended: the log is durable up to this frame, or has failed.
+    /// A flush has ended: the log is durable up to this frame, or has failed. With replicas that says nothing about what is
+    /// committed.
     pub fn flushed(&mut self, committed: Result<Index, LogError>, now: Now) -> Result<(), Failure> {
         self.counters.flushed();
         let index = committed?;
+        match self.role {
+            Role::Alone => self.commit(index, now),
+            Role::Leading { .. } | Role::Following => {
+                self.flushed_at = Some(now.uptime);
+                Ok(())
+            }
+        }
+    }
+
+    /// Every frame up to `index` is committed, and this shard has proposed those that are not applied yet.
+    pub(super) fn commit(&mut self, index: Index, now: Now) -> Result<(), Failure> {
         let mut end = 0;
         while let Some(frame) = self.written.front().copied().filter(|frame| frame.index <= index) {
             self.written.pop_front();

@@ -13,6 +13,8 @@ use super::Failure;
 #[derive(Debug, Default)]
 pub struct Condition {
     failed: OnceLock<String>,
+    /// The failure is one that the next start mends.
+    restart: AtomicBool,
     /// While messages are refused because the volume is full: how full it is, and from where on they are refused, in percent. Else 0.
     disk: AtomicU16,
     /// There is no room for another segment: what is left of the active one is kept for acks.
@@ -33,6 +35,11 @@ impl Condition {
     /// Why the shard stopped by itself, if it has.
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
+    }
+
+    /// Whether the shard stopped only to be started again.
+    pub(super) fn wants_restart(&self) -> bool {
+        self.restart.load(Ordering::Relaxed)
     }
 
     pub fn disk_full(&self) -> Option<DiskFull> {
@@ -82,6 +89,9 @@ impl Condition {
     }
 
     fn fail(&self, why: &Failure) {
+        if matches!(why, Failure::Replica(redstart_raft::Failure::StartAgain)) {
+            self.restart.store(true, Ordering::Relaxed);
+        }
         // The first failure is the one that counts.
         let _ = self.failed.set(why.to_string());
     }

@@ -37,7 +37,9 @@ impl Runtime {
     pub(super) fn housekeep(&mut self, now: Now) {
         self.checkpoint_if_due(now);
         self.encode_checkpoint();
-        self.jobs.extend(self.engine.rebuild(now.time));
+        if self.decides() {
+            self.jobs.extend(self.engine.rebuild(now.time));
+        }
         if now.uptime < self.housekeeping_at {
             if self.engine.has_retired() || self.engine.copies_were_read() {
                 self.remove_segments(now);
@@ -54,14 +56,21 @@ impl Runtime {
         while let Some(job) = self.engine.seal() {
             self.jobs.push(job);
         }
-        self.engine.expire_lites(now.time);
+        if self.decides() {
+            self.engine.expire_lites(now.time);
+        }
         self.remove_segments(now);
     }
 
     /// Takes the next steps of removing the oldest segments. Each begins when the one before it is committed.
     fn remove_segments(&mut self, now: Now) {
         for _ in 0..RETIRE_PER_ROUND {
-            match self.engine.retire(now.time) {
+            let removed = match self.decides() {
+                true => self.engine.retire(now.time),
+                // The leader decides what is removed; each replica deletes its own files.
+                false => self.engine.remove_retired(),
+            };
+            match removed {
                 Ok(Some(retired)) => {
                     let (kept, percent) = (self.engine.log().segments().len(), self.engine.disk_percent());
                     log_lines::log_removal(&retired, kept, percent);

@@ -25,6 +25,7 @@ mod flush_thread;
 mod handle;
 mod housekeeping;
 mod jobs;
+mod leadership;
 mod lite_receive;
 mod lite_subscriptions;
 mod log_lines;
@@ -33,6 +34,7 @@ mod pending_bytes;
 mod pending_replies;
 mod planted;
 mod receive;
+mod replication;
 mod reply;
 mod request;
 mod runtime;
@@ -61,6 +63,10 @@ pub use lite_subscriptions::{LiteAction, LiteChange, LiteNotice, TooManyLiteSubs
 pub use pending_bytes::PendingBytesBudget;
 #[cfg(feature = "sim")]
 pub use planted::Planted;
+pub(crate) use replication::ReplicaInput;
+pub use replication::{
+    ReplicaIncoming, ReplicaInputs, ReplicaView, Replication, SharedView, Standing, TransferRefused,
+};
 pub use reply::Reply;
 pub use request::{AwaitedPops, PopRequest, PullRequest};
 #[cfg(any(test, feature = "sim"))]
@@ -97,6 +103,12 @@ pub enum StartError {
     Engine(#[from] OpenError),
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Replica(#[from] redstart_raft::Failure),
+    #[error(
+        "the data was written by a node without peers, and a cluster can only begin with empty data directories"
+    )]
+    WasAlone,
 }
 
 /// Why a shard stopped by itself. Acknowledged messages are on disk (with `flush = "async"`: those of the last interval may not be);
@@ -107,6 +119,10 @@ pub enum Failure {
     Log(#[from] LogError),
     #[error("the log and the state derived from it disagree: {0}")]
     Gap(#[from] OffsetGap),
+    #[error(transparent)]
+    Replica(#[from] redstart_raft::Failure),
+    #[error("what the group has committed cannot be applied: {0}")]
+    Follow(#[from] OpenError),
     #[error("the owner thread panicked")]
     Panicked,
     #[error("the thread that makes frames durable has ended")]
@@ -164,6 +180,11 @@ impl Shard {
 
     pub fn handle(&self) -> ShardHandle {
         self.handle.clone()
+    }
+
+    /// Whether the shard has ended because its node was too far behind, and has what it needs to start again.
+    pub fn wants_restart(&self) -> bool {
+        self.handle.counters().condition().wants_restart()
     }
 
     /// Whether the shard has ended by itself.

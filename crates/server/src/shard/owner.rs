@@ -10,6 +10,7 @@ use super::{
     engine_slot::EngineSlot,
     flush_thread::{FlushReport, FlushThread},
     jobs::BackgroundJobs,
+    replication::ReplicaDriver,
     request::Request,
     runtime::Runtime,
 };
@@ -28,6 +29,8 @@ pub(super) struct Owner<'a> {
     clock: Arc<dyn Clock>,
     started: Instant,
     counters: Arc<Counters>,
+    /// The replica of this node, if the shard has others.
+    replica: Option<ReplicaDriver>,
 }
 
 impl Drop for Owner<'_> {
@@ -46,7 +49,15 @@ impl<'a> Owner<'a> {
         counters: Arc<Counters>,
     ) -> Owner<'a> {
         let started = Instant::now();
-        Owner { slot, runtime: slot.take(), incoming, flush_thread, jobs, clock, started, counters }
+        let replica = None;
+        Owner { slot, runtime: slot.take(), incoming, flush_thread, jobs, clock, started, counters, replica }
+    }
+
+    /// The same for a shard with replicas, since the start of its replica.
+    pub fn with_replica(mut self, replica: ReplicaDriver) -> Owner<'a> {
+        self.started = replica.started();
+        self.replica = Some(replica);
+        self
     }
 
     pub fn run(mut self) -> Result<(), Failure> {
@@ -59,9 +70,15 @@ impl<'a> Owner<'a> {
             let now = self.now();
             self.runtime.set_time_suspicious(self.clock.state().suspicious);
             self.take_reports(now)?;
+            if let Some(replica) = &mut self.replica {
+                replica.step(&mut self.runtime, now)?;
+            }
             take_requests(&mut self.runtime, &self.incoming, now);
             self.runtime.work(now)?;
+            // Before the flush: the other nodes write while this one does.
+            self.send_to_peers();
             self.do_effects()?;
+            self.send_to_peers();
         }
         self.finish()
     }
@@ -70,12 +87,28 @@ impl<'a> Owner<'a> {
         Now { time: self.clock.now(), uptime: self.started.elapsed() }
     }
 
+    fn send_to_peers(&self) {
+        if let Some(replica) = &self.replica {
+            replica.send();
+        }
+    }
+
     /// Sleeps until there is something to do.
     fn wait(&mut self) {
-        let timeout = self.runtime.sleep(self.now());
+        let mut timeout = self.runtime.sleep(self.now());
         let mut events = Select::new();
         events.recv(&self.flush_thread.reports);
         events.recv(&self.jobs.done);
+        if let Some(replica) = &self.replica {
+            events.recv(replica.inputs());
+            timeout = timeout.min(replica.tick());
+            if self.runtime.takes_requests() {
+                events.recv(&self.incoming);
+            }
+            // The engine is not lent: whether this node may serve is known to its owner alone.
+            let _ = events.ready_timeout(timeout);
+            return;
+        }
         if !self.runtime.is_shared() {
             let _ = events.ready_timeout(timeout);
             return;
@@ -121,8 +154,11 @@ impl<'a> Owner<'a> {
             return Ok(());
         }
         let mut flush = || self.flush_thread.flush();
-        let report =
-            if self.runtime.is_shared() { self.slot.lend(&mut self.runtime, flush) } else { flush() };
+        let report = if self.runtime.is_shared() && self.replica.is_none() {
+            self.slot.lend(&mut self.runtime, flush)
+        } else {
+            flush()
+        };
         self.flushed(report, self.now())
     }
 

@@ -12,6 +12,7 @@ use super::{
     cold_reads::ColdReads,
     commit::{Refusal, Written},
     error::SendFailure,
+    leadership::{Role, SetAside},
     lite_subscriptions::LiteSubscriptions,
     log_lines::{DiskLevel, SpareFile},
     pending_replies::PendingReplies,
@@ -51,6 +52,8 @@ pub(super) struct Runtime {
     pub(super) written: VecDeque<Written>,
     /// Set while the log refuses frames.
     pub(super) refusal: Option<Refusal>,
+    pub(super) role: Role,
+    pub(super) set_aside: SetAside,
     /// The last tick made no progress; there is no other before this uptime.
     tick_backoff: Option<(Backoff, Duration)>,
     pub(super) stopping: bool,
@@ -84,6 +87,8 @@ impl Runtime {
             facts_flush_at: None,
             written: VecDeque::new(),
             refusal: None,
+            role: Role::default(),
+            set_aside: SetAside::default(),
             tick_backoff: None,
             stopping: false,
             checkpoint_wanted: false,
@@ -101,7 +106,7 @@ impl Runtime {
     /// Whether a further request may be taken in this step.
     pub fn takes_requests(&self) -> bool {
         // While a checkpoint waits for the last frame to be durable, nothing may change the state.
-        if self.checkpoint_wanted || self.stopping {
+        if self.checkpoint_wanted || self.stopping || self.holds_requests() {
             return false;
         }
         if planted::stops_requests(&self.config, self.refusal.is_some()) {
@@ -137,6 +142,13 @@ impl Runtime {
     /// Takes one request: answers it, or keeps it until it can be answered.
     pub fn take(&mut self, request: Request, now: Now) {
         let now = planted::step_time(&self.config, now);
+        let request = match self.decides() {
+            true => request,
+            false => match self.take_as_follower(request, now) {
+                Some(request) => request,
+                None => return,
+            },
+        };
         match request {
             Request::Send { topic, messages, options, permit, reply } => {
                 if let Some(cause) = self.refuses(now) {
@@ -189,11 +201,15 @@ impl Runtime {
     /// [`Runtime::sleep`] has passed.
     pub fn work(&mut self, now: Now) -> Result<(), Failure> {
         let now = planted::step_time(&self.config, now);
-        if !self.checkpoint_wanted {
+        if !self.decides() {
+            self.work_as_follower(now);
+            return Ok(());
+        }
+        if !self.checkpoint_wanted && !self.holds_requests() {
             self.do_due(now);
             self.wake(now);
         }
-        if !self.may_defer(now) {
+        if !self.may_defer(now) && !self.holds_requests() {
             self.submit(now)?;
         }
         // The last frame may have used up the file of the next segment.
@@ -222,6 +238,12 @@ impl Runtime {
     /// How long nothing is due, unless a request, a flush report or a finished job comes.
     pub fn sleep(&self, now: Now) -> Duration {
         let now = planted::step_time(&self.config, now);
+        if !self.decides() || self.holds_requests() {
+            return match self.engine.is_encoding() || !self.cold_reads.done.is_empty() {
+                true => Duration::ZERO,
+                false => self.housekeeping_at.saturating_sub(now.uptime).min(SLEEP_MAX),
+            };
+        }
         if self.checkpoint_wanted {
             // Requests wait for the checkpoint, which is taken as soon as all frames are durable.
             return if self.engine.pending_frames() > 0 { SLEEP_MAX } else { Duration::ZERO };
@@ -301,6 +323,11 @@ impl Runtime {
             return true;
         }
         now.uptime < *self.facts_write_at.get_or_insert(now.uptime + FACTS_WRITE_AFTER)
+    }
+
+    /// The next tick need not wait.
+    pub(super) fn clear_tick_backoff(&mut self) {
+        self.tick_backoff = None;
     }
 
     /// The whole batch is written now.

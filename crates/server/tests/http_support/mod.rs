@@ -62,7 +62,7 @@ impl Pages {
 
     /// As the broker does when every port accepts.
     pub fn serving(&self, sources: Sources) {
-        self.health.watch(sources.shards.clone());
+        self.health.watch(sources.shards.all().iter().map(|shard| shard.handle.clone()));
         self.metrics.attach(sources);
         self.health.set(Stage::Serving);
     }

@@ -50,6 +50,7 @@ pub fn config() -> Config {
         auto_create_topics: false,
         delay_levels: default_delay_levels(),
         foreign_brokers: false,
+        followers: Default::default(),
         check_types: false,
         resources: Resources::default(),
     }

@@ -193,6 +193,36 @@ families! {
     BUILD_INFO: Own Gauge "redstart_build_info" ["version"] "1, with the version of the broker";
     UPTIME: Own Gauge "redstart_uptime_seconds" [] "Time since the shard was opened";
 
+    // The cluster, of a node that has peers.
+    REPLICA_LEADS: Own Gauge "redstart_replica_leads" ["node"]
+        "1 while this node of a cluster leads, else 0";
+    REPLICA_TERM: Own Gauge "redstart_replica_term" ["node"]
+        "Term of the replica on this node";
+    REPLICA_APPENDED: Own Gauge "redstart_replica_appended_frames" ["node"]
+        "Last frame of this node's log";
+    REPLICA_COMMITTED: Own Gauge "redstart_replica_committed_frames" ["node"]
+        "Last frame that this node knows to be committed";
+    REPLICA_APPLIED: Own Gauge "redstart_replica_applied_frames" ["node"]
+        "Last frame that is part of this node's state";
+    REPLICA_ELECTIONS: Own Counter "redstart_replica_elections_won_total" ["node"]
+        "Times that this node has begun to lead";
+    REPLICA_LAG: Own Gauge "redstart_replica_lag_frames" ["peer"]
+        "Frames that a peer has not acknowledged, as its leader knows";
+    PEER_CONNECTED: Own Gauge "redstart_peer_connected" ["peer"]
+        "1 while this node has a connection to the peer, else 0";
+    PEER_SENT: Own Counter "redstart_peer_sent_bytes_total" ["peer"]
+        "Bytes sent to the peer";
+    PEER_DROPPED: Own Counter "redstart_peer_dropped_messages_total" ["peer"]
+        "Messages not sent because the link to the peer was down or full";
+    RELAYED: Own Gauge "redstart_connections_relayed" ["node"]
+        "Connections of clients that this node passes on to the leader";
+    RELAYED_TOTAL: Own Counter "redstart_connections_relayed_total" ["node"]
+        "Connections that this node has passed on";
+    HELD: Own Gauge "redstart_connections_held" ["node"]
+        "Connections of clients that wait for a leader";
+    GIVEN_UP: Own Counter "redstart_connections_given_up_total" ["node"]
+        "Connections that were closed because there was no leader for too long";
+
     // The process, under the names that Prometheus clients use.
     PROCESS_CPU: Own Counter "process_cpu_seconds_total" [] "CPU time of the process";
     PROCESS_RSS: Own Gauge "process_resident_memory_bytes" [] "Resident memory of the process";

@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod clients;
+mod cluster;
 mod engine;
 mod groups;
 mod process;
@@ -13,18 +14,20 @@ mod text;
 mod traffic;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::Incoming;
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::{
     answer::{Answer, content, text as line},
     call::{Call, Right},
+    cluster::Cluster,
     refusal::Refusal,
     router::{Answering, Part, Request},
 };
@@ -72,7 +75,8 @@ struct Shared {
     cluster: String,
     broker: String,
     interval: Duration,
-    sources: OnceLock<Sources>,
+    sources: RwLock<Option<Sources>>,
+    members: Cluster,
     /// Locked while metrics are gathered, so that concurrent requests share the work.
     cache: Mutex<Cache>,
 }
@@ -95,15 +99,26 @@ impl Metrics {
             cluster: cluster.to_owned(),
             broker: broker.to_owned(),
             interval,
-            sources: OnceLock::new(),
+            sources: RwLock::default(),
+            members: Cluster::default(),
             cache: Mutex::default(),
         };
         Metrics { shared: Arc::new(shared) }
     }
 
-    /// Sets where the values come from; before that only the process is measured. Only the first call has an effect.
+    /// Sets where the values come from; before that only the process is measured.
     pub fn attach(&self, sources: Sources) {
-        let _ = self.shared.sources.set(sources);
+        *self.shared.sources.write() = Some(sources);
+    }
+
+    /// What shows the cluster of this node; its metrics are written once a page is attached to it.
+    pub fn cluster(&self) -> Cluster {
+        self.shared.members.clone()
+    }
+
+    /// Another node leads, and has the values of the shards.
+    pub fn detach(&self) {
+        *self.shared.sources.write() = None;
     }
 
     pub fn page(&self) -> impl Part + use<> {
@@ -136,7 +151,8 @@ impl Shared {
         {
             return content(StatusCode::OK, text::CONTENT_TYPE, text.clone());
         }
-        if let Some(sources) = self.sources.get() {
+        let sources = self.sources.read().clone();
+        if let Some(sources) = &sources {
             let shards = sources.shards.all();
             cache.surveys.resize(shards.len(), None);
             for (shard, survey) in shards.iter().zip(&mut cache.surveys) {
@@ -145,7 +161,7 @@ impl Shared {
         }
         let (this, surveys) = (self.clone(), cache.surveys.clone());
         // Many thousands of lines, and the list of open files, take too long for a task.
-        match tokio::task::spawn_blocking(move || this.write(&surveys)).await {
+        match tokio::task::spawn_blocking(move || this.write(sources.as_ref(), &surveys)).await {
             Ok(text) => {
                 let text = Bytes::from(text);
                 cache.text = Some((Instant::now(), text.clone()));
@@ -175,9 +191,9 @@ impl Shared {
         last.take_if(|survey| survey.taken.elapsed() > SURVEY_AGE_MAX);
     }
 
-    fn write(&self, surveys: &[Option<Arc<Survey>>]) -> String {
+    fn write(&self, sources: Option<&Sources>, surveys: &[Option<Arc<Survey>>]) -> String {
         let mut text = Text::new(&self.cluster, &self.broker);
-        if let Some(sources) = self.sources.get() {
+        if let Some(sources) = sources {
             let surveyed = || sources.shards.all().iter().zip(surveys.iter().map(Option::as_deref));
             let several = !sources.shards.is_single();
             for (shard, survey) in surveyed() {
@@ -194,6 +210,7 @@ impl Shared {
             text.of_broker(&self.broker, false);
             engine::write_node(&mut text, sources);
         }
+        cluster::write(&mut text, &self.members);
         process::write(&mut text);
         text.finish()
     }

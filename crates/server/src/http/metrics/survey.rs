@@ -69,13 +69,13 @@ type Pairs = Arc<[(GroupId, TopicId)]>;
 impl Survey {
     pub async fn take(shard: &ShardHandle, last: Option<&Survey>) -> Result<Survey, Unavailable> {
         let taken = Instant::now();
-        let (now, overview, pairs, left_out, mut shard_time) = shard.ask(begin)?.await?;
+        let (now, overview, pairs, left_out, mut shard_time) = shard.query(begin)?.await?;
         let mut backlogs: BTreeMap<(GroupName, TopicName), Backlog> = BTreeMap::new();
         let mut at = SliceStart::default();
         while at.pair < pairs.len() {
             tokio::time::sleep(PAUSE).await;
             let pairs = pairs.clone();
-            let (rows, next, time) = shard.ask(move |engine, _| slice(engine, &pairs, at))?.await?;
+            let (rows, next, time) = shard.query(move |engine, _| slice(engine, &pairs, at))?.await?;
             for (names, backlog) in rows {
                 let sum = backlogs.entry(names).or_default();
                 *sum = sum.and(backlog);
@@ -97,7 +97,7 @@ struct SliceStart {
     queue: u32,
 }
 
-fn begin(engine: &mut Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, usize, Duration) {
+fn begin(engine: &Engine, now: Timestamp) -> (Timestamp, Overview, Pairs, usize, Duration) {
     let began = Instant::now();
     let segments = engine.log().segments();
     let log_start = Position(segments.first().map_or(0, |segment| segment.id.0));

@@ -15,12 +15,13 @@ mod unpack;
 mod waiting;
 
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use http::{Method, StatusCode, header, request::Parts};
 use hyper::body::Incoming;
+use parking_lot::RwLock;
 use redstart_engine::{GroupName, TopicName};
 use serde::de::DeserializeOwned;
 
@@ -48,7 +49,8 @@ pub struct Queues {
 #[derive(Debug)]
 struct State {
     message_bytes_max: usize,
-    served: OnceLock<Served>,
+    /// `None` until the ports accept connections, and while another node leads.
+    served: RwLock<Option<Arc<Served>>>,
     stopping: AtomicBool,
     /// Where the next receive looks first.
     turn: AtomicUsize,
@@ -70,7 +72,7 @@ impl Queues {
     pub fn new(message_bytes_max: usize, connections_max: usize) -> Queues {
         let state = State {
             message_bytes_max,
-            served: OnceLock::new(),
+            served: RwLock::default(),
             stopping: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
             waiting: WaitingPlaces::new(connections_max),
@@ -78,15 +80,20 @@ impl Queues {
         Queues { state: Arc::new(state) }
     }
 
-    /// All ports accept connections. Only the first call has an effect.
+    /// All ports accept connections.
     pub fn attach(&self, served: Served) {
-        let _ = self.state.served.set(served);
+        *self.state.served.write() = Some(Arc::new(served));
+    }
+
+    /// Another node leads: requests are refused until the next [`Queues::attach`].
+    pub fn detach(&self) {
+        *self.state.served.write() = None;
     }
 
     /// Refuses requests from now on, and answers receives that wait.
     pub fn stop(&self) {
         self.state.stopping.store(true, Ordering::SeqCst);
-        if let Some(served) = self.state.served.get() {
+        if let Some(served) = &*self.state.served.read() {
             served.shards.end_polls();
         }
     }
@@ -153,7 +160,8 @@ impl State {
             return Err(Refusal::bad("bad_path", "the path takes no query: what to do is said in the body"));
         }
         let operation = operation(call.head.uri.path())?;
-        let served = self.served()?;
+        let attached = self.served()?;
+        let served = &*attached;
         match operation {
             Operation::Send { topic } => self.send(served, call, body, &topic).await,
             Operation::Recall { topic } => self.recall(served, call, body, &topic).await,
@@ -171,12 +179,13 @@ impl State {
         }
     }
 
-    fn served(&self) -> Result<&Served, Refusal> {
+    fn served(&self) -> Result<Arc<Served>, Refusal> {
         let away = |why: &str| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
         if self.stopping.load(Ordering::SeqCst) {
             return Err(away("the broker is stopping"));
         }
-        self.served.get().ok_or_else(|| away("the broker is starting"))
+        let served = self.served.read().clone();
+        served.ok_or_else(|| away("the broker is starting, or another node leads"))
     }
 }
 

@@ -109,12 +109,16 @@ async fn queues_of(request: &Request, broker: &Broker, topic: &str) -> Result<Op
 /// The brokers of this process and those that have registered.
 pub(super) fn brokers(request: &Request) -> Vec<BrokerData> {
     let node = &request.context.node;
-    let own = node.brokers.iter().map(|broker| BrokerData {
-        cluster: node.config.cluster.clone(),
-        broker_name: broker.name.clone(),
-        broker_addrs: [("0".to_owned(), address(request, node.address_of(broker, request.peer.local)))]
-            .into(),
-        enable_acting_master: false,
+    let own = node.brokers.iter().map(|broker| {
+        let master = address(request, node.address_of(broker, request.peer.local));
+        let slaves = node.config.followers.addresses();
+        let addresses = std::iter::once(master).chain(slaves);
+        BrokerData {
+            cluster: node.config.cluster.clone(),
+            broker_name: broker.name.clone(),
+            broker_addrs: (0..).map(|id: u32| id.to_string()).zip(addresses).collect(),
+            enable_acting_master: false,
+        }
     });
     let mut all = node.name_service.brokers.all();
     all.extend(own);

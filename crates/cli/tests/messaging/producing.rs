@@ -1,3 +1,5 @@
+//! Producers of the client library against the broker.
+
 use std::{
     collections::HashSet,
     time::{Duration, Instant},

@@ -1,3 +1,5 @@
+//! Readers of queues: positions, members that share them, broadcasts.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},

@@ -1,3 +1,5 @@
+//! Receivers: settling, leases, filters, order.
+
 use std::{
     collections::HashSet,
     future::Future,

@@ -1,3 +1,5 @@
+//! Transactional messages and their checks.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},

@@ -1,3 +1,5 @@
+//! Bodies with types, and traces.
+
 use std::{
     collections::BTreeMap,
     io::Write,

@@ -1,3 +1,5 @@
+//! Workers: handlers that run on their own, and what becomes of their messages.
+
 use std::{
     collections::HashMap,
     sync::{

@@ -21,7 +21,7 @@ use redstart_server::{
     shard::{ReplicaInputs, Replication, Shard, SharedView, Standing},
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -44,6 +44,8 @@ const RELAYED_MAX: usize = 1024;
 const TRANSFER_TIME_MAX: Duration = Duration::from_secs(3);
 /// What old clients call the VIP channel is at the broker's port less this.
 const VIP_DISTANCE: u16 = 2;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// Pause before front ends that could not start are started again.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
@@ -118,7 +120,8 @@ enum Ended {
 /// The listening sockets of a node.
 struct Sockets {
     peers: TcpListener,
-    clients: Vec<(RelayedPort, TcpListener)>,
+    /// Reserved, and not listening before the replica is open: clients that would have to wait go elsewhere.
+    clients: Vec<(RelayedPort, TcpSocket)>,
     grpc: SocketAddr,
     names: SocketAddr,
     broker: SocketAddr,
@@ -154,35 +157,30 @@ impl Member<'_> {
         Ok(())
     }
 
-    async fn bind(&self) -> anyhow::Result<Sockets> {
+    fn bind(&self) -> anyhow::Result<Sockets> {
         let config = self.config;
-        let at = |port| SocketAddr::new(config.listen, port);
         let peer_port =
             self.membership.own_address().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let peer_port = peer_port.context("this node has no port for its links")?;
-        let bind = async |port: u16| {
-            TcpListener::bind(at(port)).await.with_context(|| format!("cannot listen on {}", at(port)))
+        let bind = |port: u16| {
+            let at = SocketAddr::new(config.listen, port);
+            reserve(at).map_err(|error| startup::port(at, &error, config))
         };
-        let (grpc, names, broker) = (
-            bind(config.grpc_port).await?,
-            bind(config.namesrv_port).await?,
-            bind(config.broker_port).await?,
-        );
-        let sockets = Sockets {
-            peers: bind(peer_port).await?,
-            grpc: grpc.local_addr()?,
-            names: names.local_addr()?,
-            broker: broker.local_addr()?,
-            clients: Vec::new(),
-        };
-        let vip = match sockets.broker.port().checked_sub(VIP_DISTANCE) {
-            Some(port) => bind(port).await.ok(),
-            None => None,
-        };
+        let (grpc, names, broker) =
+            (bind(config.grpc_port)?, bind(config.namesrv_port)?, bind(config.broker_port)?);
+        let (grpc_at, names_at, broker_at) = (grpc.local_addr()?, names.local_addr()?, broker.local_addr()?);
+        // Only clients older than 4.5.1 use it: without it, the others work.
+        let vip = broker_at.port().checked_sub(VIP_DISTANCE).and_then(|port| bind(port).ok());
         let mut clients =
             vec![(RelayedPort::Grpc, grpc), (RelayedPort::NameService, names), (RelayedPort::Broker, broker)];
         clients.extend(vip.map(|vip| (RelayedPort::Broker, vip)));
-        Ok(Sockets { clients, ..sockets })
+        Ok(Sockets {
+            peers: bind(peer_port)?.listen(BACKLOG)?,
+            clients,
+            grpc: grpc_at,
+            names: names_at,
+            broker: broker_at,
+        })
     }
 
     /// Takes part from the opening of the log until it is closed.
@@ -197,7 +195,7 @@ impl Member<'_> {
         let plan = Plan::new(config, self.files, 0, sink)?;
         secrets::check_data_dir(&config.data_dir);
         let (identity, known) = Identity::open(&config.data_dir, &config.cluster_name, membership.node)?;
-        let sockets = self.bind().await?;
+        let sockets = self.bind()?;
         let member = identity.member;
         let (inputs, incoming) = ReplicaInputs::new();
         let (relayed_in, relayed) = mpsc::channel(RELAYED_MAX);
@@ -237,8 +235,8 @@ impl Member<'_> {
         let (front_ends_tx, front_ends_rx) = watch::channel(None);
         let gate = Gate::new(membership.node, standing.clone(), front_ends_rx, links.dialler());
         let mut gates = JoinSet::new();
-        for (port, listener) in sockets.clients {
-            gates.spawn(gate.listen(listener, port));
+        for (port, socket) in sockets.clients {
+            gates.spawn(gate.listen(socket.listen(BACKLOG)?, port));
         }
         let mut for_peers = JoinSet::new();
         for_peers.spawn(gate.take_relayed(relayed));
@@ -438,6 +436,14 @@ fn followers(dialler: Dialler) -> Followers {
         let faces = dialler.faces().into_values();
         faces.map(|face| format!("{}:{}", face.host, face.broker_port)).collect()
     })
+}
+
+fn reserve(at: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Connections of a process before this one may still be ending.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    Ok(socket)
 }
 
 /// Election times of nodes that start together are to differ.

@@ -46,6 +46,11 @@ pub fn remoting(error: &remoting::StartError, config: &Config) -> anyhow::Error 
     })
 }
 
+/// A port of a node with peers cannot be bound.
+pub fn port(address: SocketAddr, error: &IoError, config: &Config) -> anyhow::Error {
+    anyhow::Error::msg(listening(address, error, config))
+}
+
 /// A port cannot be bound. Its number tells the setting, because all ports are different.
 fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
     let (port, at) = (address.port(), address.ip());
@@ -54,6 +59,7 @@ fn listening(address: SocketAddr, error: &IoError, config: &Config) -> String {
         port if port == config.broker_port => "broker_port",
         port if port == config.grpc_port => "grpc_port",
         port if port == config.http_port => "http_port",
+        _ if config.peers.is_some() => "peers",
         // A further shard's port follows from the first's.
         _ => "broker_port",
     };

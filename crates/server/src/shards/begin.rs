@@ -49,9 +49,9 @@ impl Shards {
         start: Start,
     ) -> Result<(), Unavailable> {
         if self.is_single() {
-            let group = group.clone();
-            let topics = topics.into_iter().map(|topic| (topic, start)).collect();
-            return join(self.first(), group, topics).await;
+            let (group, topics) =
+                (group.clone(), topics.into_iter().map(|topic| (topic, start)).collect::<Vec<_>>());
+            return self.first().handle.ask(move |engine, _| join(engine, &group, &topics))?.await;
         }
         if self.beginnings(group, &topics).await?.is_complete() {
             return Ok(());
@@ -73,16 +73,22 @@ impl Shards {
         let _one = self.catalogue.beginning.lock().await;
         let beginnings = self.beginnings(&group, &topics).await?;
         let starts: Vec<_> = topics.into_iter().zip(beginnings.starts(start)).collect();
-        let joins = self.all().iter().map(|shard| join(shard, group.clone(), starts.clone()));
+        let joins = self.all().iter().map(|shard| {
+            let (group, starts) = (group.clone(), starts.clone());
+            until_taken(shard, move |engine| join(engine, &group, &starts))
+        });
         try_join_all(joins).await.map(drop)
     }
 
     async fn beginnings(&self, group: &GroupName, topics: &[TopicName]) -> Result<Beginnings, Unavailable> {
         let asks = self.all().iter().map(|shard| {
             let (group, topics) = (group.clone(), topics.to_vec());
-            until_taken(shard, move |engine| {
-                topics.iter().map(|topic| engine.has_begun(&group, topic)).collect::<Vec<_>>()
-            })
+            async move {
+                let begun = shard.handle.ask(move |engine, _| {
+                    topics.iter().map(|topic| engine.has_begun(&group, topic)).collect::<Vec<_>>()
+                })?;
+                begun.await
+            }
         });
         Ok(Beginnings { topics: topics.len(), on_shards: try_join_all(asks).await? })
     }
@@ -111,21 +117,14 @@ impl Beginnings {
     }
 }
 
-async fn join(
-    shard: &ServedShard,
-    group: GroupName,
-    topics: Vec<(TopicName, Start)>,
-) -> Result<(), Unavailable> {
-    until_taken(shard, move |engine| {
-        for (topic, start) in &topics {
-            if let Err(error) = engine.join(&group, topic, *start)
-                && let Some(repeated) = NOT_BEGUN.permit()
-            {
-                tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
-            }
+fn join(engine: &mut Engine, group: &GroupName, topics: &[(TopicName, Start)]) {
+    for (topic, start) in topics {
+        if let Err(error) = engine.join(group, topic, *start)
+            && let Some(repeated) = NOT_BEGUN.permit()
+        {
+            tracing::error!(%error, %topic, repeated, "the starting offset of a group cannot be determined");
         }
-    })
-    .await
+    }
 }
 
 /// Asks a shard; again if it is overloaded.

@@ -113,6 +113,9 @@ impl QueueReaderBuilder {
 
     /// Runs before queues go to another member, and before new ones are read: the place to commit what was processed. The rebalance
     /// waits for it.
+    ///
+    /// Every member works out its own share, and a member that joins may read a queue a moment before the old one has run this hook. It
+    /// begins at what was committed until then, so that a message can be read by both, and none is left out.
     pub fn on_rebalance<F>(
         mut self,
         hook: impl Fn(Rebalance) -> F + Send + Sync + 'static,

@@ -34,8 +34,11 @@ pub struct Connection {
 #[derive(Debug)]
 struct Signature {
     credentials: Credentials,
-    made: Mutex<Option<(u64, [(&'static str, HeaderValue); 2])>>,
+    /// The second for which they were made last, and the headers.
+    made: Mutex<Option<(u64, SignedHeaders)>>,
 }
+
+type SignedHeaders = [(&'static str, HeaderValue); 2];
 
 /// The messages that answer a call.
 #[derive(Debug)]
@@ -186,7 +189,7 @@ impl Signature {
         Ok(())
     }
 
-    fn headers(&self, now: u64) -> anyhow::Result<[(&'static str, HeaderValue); 2]> {
+    fn headers(&self, now: u64) -> anyhow::Result<SignedHeaders> {
         let [(date, date_value), (authorization, value)] = self.credentials.call_headers(now as i64);
         let value = value.try_into().context("the user's name is no header value")?;
         Ok([(date, date_value.try_into()?), (authorization, value)])

@@ -233,7 +233,7 @@ impl Member<'_> {
             "replica open"
         );
         let (front_ends_tx, front_ends_rx) = watch::channel(None);
-        let gate = Gate::new(membership.node, standing.clone(), front_ends_rx, links.dialler());
+        let gate = Gate::new(membership.node, standing.clone(), front_ends_rx, links.dialler(), self.files);
         let mut gates = JoinSet::new();
         for (port, socket) in sockets.clients {
             gates.spawn(gate.listen(socket.listen(BACKLOG)?, port));
@@ -394,7 +394,8 @@ impl Leading<'_> {
         }
     }
 
-    /// Answers what is under way, then hands leadership over. Clients are held meanwhile.
+    /// The front ends answer the requests that they have, then another node is told to lead. Until it does, the gate holds the
+    /// connections of clients.
     async fn hand_over(
         &mut self,
         inputs: &ReplicaInputs,

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     Serving,
-    listen::{Accepted, Ends},
+    listen::{Accepted, Ends, FileLimits},
     peers::{
         Dialler, Relayed,
         handshake::{RelayOpen, RelayedPort},
@@ -38,8 +38,10 @@ use crate::{
 const HOLD_MAX: Duration = Duration::from_millis(2500);
 /// After a failed attempt to reach the leader, the next one follows at least this much later.
 const RETRY: Duration = Duration::from_millis(25);
-/// Connections that are relayed or held.
+/// The most connections that are relayed or held, where the process may open files enough.
 const CONNECTIONS_MAX: usize = 20_000;
+/// Files of a relayed connection: the client's socket and that to the leader.
+const FILES_OF_RELAYED: usize = 2;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 static FULL: Throttle = Throttle::new();
@@ -67,6 +69,7 @@ pub struct Gate {
     standing: watch::Receiver<Standing>,
     front_ends: watch::Receiver<Option<Arc<FrontEnds>>>,
     dialler: Dialler,
+    connections_max: usize,
     pub counts: Arc<RelayCounts>,
 }
 
@@ -95,8 +98,11 @@ impl Gate {
         standing: watch::Receiver<Standing>,
         front_ends: watch::Receiver<Option<Arc<FrontEnds>>>,
         dialler: Dialler,
+        files: FileLimits,
     ) -> Gate {
-        Gate { own, standing, front_ends, dialler, counts: Arc::default() }
+        // Connections never get the files that the log needs.
+        let connections_max = CONNECTIONS_MAX.min(files.connections / FILES_OF_RELAYED);
+        Gate { own, standing, front_ends, dialler, connections_max, counts: Arc::default() }
     }
 
     /// Takes the connections of a port for as long as the returned future is polled.
@@ -120,7 +126,7 @@ impl Gate {
                 Ok((stream, _)) if self.has_room() => {
                     tasks.spawn(self.clone().take_client(stream, port));
                 }
-                Ok(_) => log_full(),
+                Ok(_) => self.log_full(),
                 Err(error) => {
                     tracing::debug!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -136,7 +142,7 @@ impl Gate {
                 Some(_) = tasks.join_next() => {}
                 next = relayed.recv() => match next {
                     Some(next) if self.has_room() => drop(tasks.spawn(self.clone().take_peer(next))),
-                    Some(_) => log_full(),
+                    Some(_) => self.log_full(),
                     None => return,
                 },
             }
@@ -144,7 +150,14 @@ impl Gate {
     }
 
     fn has_room(&self) -> bool {
-        self.counts.open.load(Ordering::Relaxed) < CONNECTIONS_MAX
+        self.counts.open.load(Ordering::Relaxed) < self.connections_max
+    }
+
+    fn log_full(&self) {
+        if let Some(repeated) = FULL.permit() {
+            let limit = self.connections_max;
+            tracing::warn!(limit, repeated, "closed a connection: too many are relayed or held");
+        }
     }
 
     /// A client of this node.
@@ -247,16 +260,6 @@ impl Gate {
             _ = tokio::io::copy_bidirectional(&mut client, &mut leader) => {}
             _ = moved => {}
         }
-    }
-}
-
-fn log_full() {
-    if let Some(repeated) = FULL.permit() {
-        tracing::warn!(
-            limit = CONNECTIONS_MAX,
-            repeated,
-            "closed a connection: too many are relayed or held"
-        );
     }
 }
 

@@ -69,8 +69,8 @@ impl City {
         self.client.worker(group).subscribe(topic, Filter::all()).from_start().invisible(INVISIBLE)
     }
 
-    /// A place between two steps of which the second must not depend on the process that did the first. In the test some processes end
-    /// here, as if by SIGKILL.
+    /// Called after a step in Redis, a send or a commit, and before the next one. With `TAXI_CRASH_PERCENT` the process aborts here now
+    /// and then, as if killed: the test shows that another process finishes the work.
     pub fn risk(&self) {
         if self.crash_percent > random() % 100 {
             std::process::abort();

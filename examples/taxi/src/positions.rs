@@ -1,4 +1,4 @@
-//! Where the cars are: many messages, of which the last one of each car counts.
+//! Positions of cars: every car sends one each second, and a newer one replaces the older.
 
 use std::{collections::HashMap, time::Duration};
 
